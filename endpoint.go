@@ -1,0 +1,92 @@
+package posthaste
+
+import (
+	"slices"
+	"time"
+)
+
+// Endpoint is where events of a tenant go: a URL with its subscription, its
+// secrets and its delivery policy.
+type Endpoint struct {
+	ID      ID
+	Version int // rises with every change; attempts name the version they used
+	Definition
+	Paused         bool
+	Disabled       bool
+	DisabledReason string // "" unless disabled
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+	DeletedAt      time.Time // zero unless deleted; a tombstone stays while history names it
+}
+
+// Definition is the part of an endpoint that its owner writes. Its JSON form is
+// what the API takes and gives, and what is stored for each version.
+type Definition struct {
+	URL         string            `json:"url" doc:"Where events are POSTed: https, without credentials in it"`
+	Description string            `json:"description" doc:"Free text, 1,024 bytes at most"`
+	EventTypes  []string          `json:"event_types" doc:"Patterns: an exact type, a prefix such as invoice.*, or *"`
+	Headers     map[string]string `json:"headers" doc:"Sent with every delivery"`
+	Signature   Signature         `json:"signature"`
+	Retry       RetryPolicy       `json:"retry"`
+	MaxInFlight int               `json:"max_in_flight" doc:"Attempts under way at once, 1 to 1000"`
+}
+
+// Signature says how deliveries are signed.
+type Signature struct {
+	Scheme  string           `json:"scheme" enum:"standard,hex" doc:"standard: Standard Webhooks v1; hex: sha256=HEX over timestamp.body in headers of your own"`
+	Headers SignatureHeaders `json:"headers" doc:"Names of the headers, for scheme hex only"`
+}
+
+// SignatureHeaders names the headers of scheme hex. An empty name means that
+// the header is not sent; Timestamp and Signature are required.
+type SignatureHeaders struct {
+	ID         string `json:"id,omitempty"`
+	DeliveryID string `json:"delivery_id,omitempty"`
+	Timestamp  string `json:"timestamp,omitempty"`
+	Event      string `json:"event,omitempty"`
+	Signature  string `json:"signature,omitempty"`
+}
+
+// The signature schemes.
+const (
+	SchemeStandard = "standard"
+	SchemeHex      = "hex"
+)
+
+// RetryPolicy says when a delivery is tried again and when it is given up.
+type RetryPolicy struct {
+	Schedule  []Duration `json:"schedule" doc:"Waits after the first, second, … failure; after the last one the delivery is dead"`
+	Jitter    float64    `json:"jitter" doc:"Each wait is spread by ± this share, 0 to 1"`
+	Timeout   Duration   `json:"timeout" doc:"For one attempt: connect, headers and body together"`
+	Deadline  Duration   `json:"deadline" doc:"A delivery that is still pending this long after its run began is dead"`
+	Transient []string   `json:"transient" doc:"Statuses worth a retry: numbers, or classes such as 5xx"`
+}
+
+// DefaultDefinition returns the definition that the fields of a request are laid over.
+func DefaultDefinition() Definition {
+	step := func(s ...time.Duration) (out []Duration) {
+		for _, d := range s {
+			out = append(out, Duration(d))
+		}
+		return out
+	}
+	return Definition{
+		EventTypes: []string{"*"},
+		Headers:    map[string]string{},
+		Signature:  Signature{Scheme: SchemeStandard},
+		Retry: RetryPolicy{
+			Schedule: step(5*time.Second, 5*time.Minute, 30*time.Minute, 2*time.Hour, 5*time.Hour,
+				10*time.Hour, 14*time.Hour, 20*time.Hour, 24*time.Hour),
+			Jitter:    0.2,
+			Timeout:   Duration(15 * time.Second),
+			Deadline:  Duration(96 * time.Hour),
+			Transient: []string{"3xx", "408", "425", "429", "5xx"},
+		},
+		MaxInFlight: 16,
+	}
+}
+
+// Matches reports whether the endpoint subscribes to events of the given type.
+func (d Definition) Matches(eventType string) bool {
+	return slices.ContainsFunc(d.EventTypes, func(p string) bool { return MatchType(p, eventType) })
+}

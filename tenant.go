@@ -1,0 +1,32 @@
+package posthaste
+
+import (
+	"regexp"
+	"time"
+)
+
+// Tenant is one customer of the operator; it owns endpoints and events.
+type Tenant struct {
+	Name      string
+	CreatedAt time.Time
+}
+
+// The tenants that exist from the start. TenantOperator holds the operator's
+// own endpoints and operational events.
+const (
+	TenantDefault  = "default"
+	TenantOperator = "operator"
+)
+
+var tenantName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}$`)
+
+// ValidateTenantName returns what is wrong with a tenant's name, or nil.
+func ValidateTenantName(name string) []Problem {
+	if tenantName.MatchString(name) {
+		return nil
+	}
+	return []Problem{{
+		Field: "name", Message: "is not a tenant name",
+		Hint: "1 to 64 of a-z A-Z 0-9 . _ -, beginning with a letter or a digit",
+	}}
+}
