@@ -1,0 +1,163 @@
+package deliver
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/posthaste-dev/posthaste"
+)
+
+// answered completes the result of an attempt whose response arrived whole.
+func (p *progress) answered(r Result) Result {
+	_, r.Timings = p.snapshot()
+	switch status := r.StatusCode; {
+	case status < 200 || status > 599: // 101 among them: nobody asked for another protocol
+		r.Cause, r.Error = posthaste.CauseBadResponse, fmt.Sprintf("status %d is no answer to a POST", status)
+	case status > 299:
+		r.Cause, r.Error = posthaste.CauseStatus, fmt.Sprintf("the receiver answered %d", status)
+	}
+	return r
+}
+
+// failed completes the result of an attempt that err ended.
+func (p *progress) failed(ctx context.Context, r Result, err error) Result {
+	var at step
+	at, r.Timings = p.snapshot()
+	if ctx.Err() != nil || isTimeout(err) {
+		r.Cause, r.Error = timeoutCauses[at], p.describeTimeout(ctx, at)
+	} else {
+		r.Cause, r.Error = causeOf(at, err), describe(at, err)
+	}
+	// What is wrong with the address or its name stays so, however late it was found.
+	if blocked, ok := errors.AsType[*blockedError](err); ok {
+		r.Cause, r.Error = posthaste.CauseBlockedAddress, blocked.Error()
+	} else if dns, ok := errors.AsType[*net.DNSError](err); ok {
+		r.Cause, r.Error = posthaste.CauseDNS, fmt.Sprintf("look up %s: %s", dns.Name, dns.Err)
+	}
+	r.Error = printable(r.Error)
+	return r
+}
+
+var timeoutCauses = [...]posthaste.Cause{
+	stepConnect: posthaste.CauseConnectTimeout,
+	stepResolve: posthaste.CauseDNS,
+	stepTLS:     posthaste.CauseTLS,
+	stepWrite:   posthaste.CauseWrite,
+	stepHeaders: posthaste.CauseHeaderTimeout,
+	stepBody:    posthaste.CauseBodyTimeout,
+}
+
+var stepNames = [...]string{
+	stepConnect: "connect",
+	stepResolve: "look up the host",
+	stepTLS:     "TLS handshake",
+	stepWrite:   "write the request",
+	stepHeaders: "wait for the response",
+	stepBody:    "read the response body",
+}
+
+// causeOf names the cause of an error that is no timeout. A connection that
+// breaks before the request was written out is a write error; after that, the
+// receiver may have acted on it and owes a response: bad_response. What goes
+// wrong before a connection is there and is neither DNS nor TLS (no route, no
+// listener) is refused.
+func causeOf(at step, err error) posthaste.Cause {
+	switch at {
+	case stepConnect, stepResolve:
+		return posthaste.CauseRefused
+	case stepTLS:
+		return posthaste.CauseTLS
+	case stepWrite:
+		return posthaste.CauseWrite
+	}
+	// net/http has no error value for it; a test watches the words.
+	if at == stepHeaders && strings.Contains(err.Error(), "server response headers exceeded") {
+		return posthaste.CauseTooLarge
+	}
+	return posthaste.CauseBadResponse
+}
+
+func isTimeout(err error) bool {
+	netErr, ok := errors.AsType[net.Error](err)
+	return ok && netErr.Timeout()
+}
+
+func (p *progress) describeTimeout(ctx context.Context, at step) string {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return stepNames[at] + ": cut off"
+	}
+	return fmt.Sprintf("%s: not done within %s", stepNames[at], p.deadline.Sub(p.began).Round(time.Millisecond))
+}
+
+// describe leaves out the addresses of an operation: of our own side they are
+// none of the receiver's business, and the receiver's is in the URL.
+func describe(at step, err error) string {
+	text := err.Error()
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Err != nil {
+		text = op.Err.Error()
+	}
+	switch {
+	case at >= stepHeaders && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)):
+		text = "the receiver closed the connection"
+	default:
+		text = strings.TrimPrefix(strings.TrimPrefix(text, "net/http: "), "http: ")
+	}
+	return stepNames[at] + ": " + text
+}
+
+const maxErrorBytes = 300
+
+// printable makes text that databases and logs take: an error may repeat what a
+// receiver sent.
+func printable(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return '.'
+		}
+		return r
+	}, strings.ToValidUTF8(s, "."))
+	if len(s) > maxErrorBytes {
+		s = strings.ToValidUTF8(s[:maxErrorBytes-len("…")], "") + "…"
+	}
+	return s
+}
+
+// buffers are what response bodies are read into: most are empty or tiny, and a
+// fresh 16 KiB for each attempt would be most of its garbage.
+var buffers = sync.Pool{New: func() any { return new([posthaste.MaxResponseBodyBytes]byte) }}
+
+// readBody returns the first 16 KiB, and reads on to the end, so that the
+// connection can be used again, or to maxDrainBytes.
+func readBody(body io.Reader) ([]byte, error) {
+	buf := buffers.Get().(*[posthaste.MaxResponseBodyBytes]byte)
+	defer buffers.Put(buf)
+	var n int
+	var err error
+	for n < len(buf) && err == nil {
+		var m int
+		m, err = body.Read(buf[n:])
+		n += m
+	}
+	var kept []byte
+	if n > 0 {
+		kept = bytes.Clone(buf[:n])
+	}
+	for total := n; err == nil && total < maxDrainBytes; { // at the limit without io.EOF: Close drops the connection
+		var m int
+		m, err = body.Read(buf[:min(len(buf), maxDrainBytes-total)])
+		total += m
+	}
+	if err == io.EOF {
+		err = nil
+	}
+	return kept, err
+}

@@ -1,0 +1,111 @@
+package deliver
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/signature"
+)
+
+// Target is an endpoint made ready for attempts: its URL parsed, its headers
+// laid out, its keys prepared. Make one for each version of an endpoint and each
+// set of secrets, and use it for all attempts. Safe for concurrent use.
+type Target struct {
+	url      *url.URL
+	plain    bool // http:
+	timeout  time.Duration
+	header   http.Header // the endpoint's own headers; shared, never changed
+	standard *signature.Standard
+	hex      *signature.Hex // exactly one of the two is set
+	names    posthaste.SignatureHeaders
+	named    map[string]bool // canonical names of names
+}
+
+// NewTarget prepares an endpoint. secrets are those that are in force, the
+// newest first: "whsec_…" for scheme standard, any text for scheme hex. The
+// error holds no secret and no value of a header. Whether the address may be
+// sent to is decided at each attempt.
+func NewTarget(d posthaste.Definition, secrets []string) (*Target, error) {
+	u, err := parseURL(d.URL)
+	if err != nil {
+		return nil, fmt.Errorf("prepare the endpoint: %w", err)
+	}
+	t := &Target{
+		url: u, plain: u.Scheme == "http", timeout: time.Duration(d.Retry.Timeout),
+		header: make(http.Header, len(d.Headers)),
+	}
+	if t.timeout <= 0 {
+		return nil, fmt.Errorf("prepare the endpoint: timeout %s is not positive", t.timeout)
+	}
+	if err := t.prepareSignature(d.Signature, secrets); err != nil {
+		return nil, fmt.Errorf("prepare the endpoint: %w", err)
+	}
+	for name, value := range d.Headers {
+		if err := CheckHeader(name, value); err != nil {
+			return nil, fmt.Errorf("prepare the endpoint: %w", err)
+		}
+		if canonical := http.CanonicalHeaderKey(name); !t.named[canonical] {
+			t.header[canonical] = []string{value}
+		}
+	}
+	return t, nil
+}
+
+func (t *Target) prepareSignature(s posthaste.Signature, secrets []string) (err error) {
+	switch s.Scheme {
+	case posthaste.SchemeStandard:
+		t.standard, err = signature.NewStandard(secrets...)
+		return err
+	case posthaste.SchemeHex:
+		if t.named, err = nameSet(s.Headers); err != nil {
+			return err
+		}
+		t.names = s.Headers
+		t.hex, err = signature.NewHex(secrets...)
+		return err
+	}
+	return fmt.Errorf("signature scheme %q is not known", s.Scheme)
+}
+
+func nameSet(n posthaste.SignatureHeaders) (map[string]bool, error) {
+	if n.Timestamp == "" || n.Signature == "" {
+		return nil, errors.New("scheme hex needs the names of the headers for timestamp and signature")
+	}
+	set := map[string]bool{}
+	for _, name := range []string{n.ID, n.DeliveryID, n.Timestamp, n.Event, n.Signature} {
+		if name == "" {
+			continue
+		}
+		canonical := http.CanonicalHeaderKey(name)
+		if err := CheckHeader(name, ""); err != nil {
+			return nil, err
+		}
+		if set[canonical] || canonical == "User-Agent" || canonical == idempotencyKey {
+			return nil, fmt.Errorf("header %q cannot carry a part of the signature: it has another use", name)
+		}
+		set[canonical] = true
+	}
+	return set, nil
+}
+
+func parseURL(raw string) (*url.URL, error) {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return nil, errors.New("the URL cannot be parsed") // err repeats the URL, with what may be secret in it
+	}
+	switch {
+	case u.Scheme != "https" && u.Scheme != "http":
+		return nil, errors.New("the URL is neither https nor http")
+	case u.Hostname() == "":
+		return nil, errors.New("the URL has no host")
+	case u.User != nil:
+		return nil, errors.New("the URL has credentials in it")
+	case u.Port() == "0":
+		return nil, errors.New("the URL has port 0")
+	}
+	return u, nil
+}
