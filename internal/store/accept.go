@@ -1,0 +1,74 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/posthaste-dev/posthaste"
+)
+
+// Acceptance is the way in.
+type Acceptance interface {
+	// Accept stores a batch of events with their deliveries, durably: when it
+	// returns without an error, the commit is on disk. All or nothing, except
+	// that events whose idempotency key or id is already stored are left out and
+	// answered with what is stored.
+	//
+	// It writes nothing and returns ErrFenced when the epoch has no fresh busy
+	// row, or Accepted.Stale when the routing of a tenant has moved on since
+	// the version that the batch was matched against. A missing partition is
+	// made on the way.
+	//
+	// After ErrUnavailable the same batch may be run again, by the same or a new
+	// epoch: an event that the first run stored comes back with Stored false and
+	// its own id, and with those of its deliveries that the (possibly earlier) epochs
+	// in Mine own. The batch's events must be sorted by tenant and id.
+	Accept(ctx context.Context, p AcceptParams) (Accepted, error)
+}
+
+// AcceptParams are Accept's. The caller sorts Events by (Tenant, Key) so that
+// two replicas take the locks of overlapping keys in one order.
+type AcceptParams struct {
+	Epoch   Epoch
+	Now     time.Time
+	Routing []TenantVersion // one for each tenant in Events
+	Events  []NewEvent
+}
+
+// NewEvent is an event on its way in.
+type NewEvent struct {
+	posthaste.Event
+	Tenant     TenantNo
+	Namespace  int16 // of the idempotency key: the API's, a source's, an outbox's
+	Key        Hash  // hash of IdempotencyKey, meaningful where that is not empty
+	Sum        Hash  // hash of type and payload
+	Deliveries []NewDelivery
+}
+
+// NewDelivery is a delivery of a new event; its number is its place, from 1.
+type NewDelivery struct {
+	Endpoint  EndpointNo
+	Leased    bool      // born leased by the batch's epoch with number 1; else born due
+	DueAt     time.Time // when it is due, if not born leased
+	ExpiresAt time.Time
+}
+
+// Accepted is the answer to a batch.
+type Accepted struct {
+	Stale  []TenantVersion // the current versions of tenants that moved on; nothing was written
+	Events []AcceptedEvent // parallel to the batch
+}
+
+// AcceptedEvent is the answer to one event.
+type AcceptedEvent struct {
+	Stored bool         // this call stored it
+	ID     posthaste.ID // the id that it is stored under: its own, or the earlier one's with its key
+	FanOut int
+	Sum    Hash
+	// Mine are the living leases of a delivery of this event by the batch's
+	// epoch, filled only where a re-run finds the event stored under its own id.
+	Mine []Lease
+}
+
+// The namespaces of idempotency keys.
+const NamespaceAPI int16 = 1

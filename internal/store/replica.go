@@ -1,0 +1,144 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/posthaste-dev/posthaste"
+)
+
+// Replicas are the living engines on one database.
+type Replicas interface {
+	// Register makes a new epoch, busy and fresh. On SQLite, where the lock file
+	// proves that no other process lives, it first reclaims every other epoch.
+	Register(ctx context.Context, p RegisterParams) (Registered, error)
+
+	// Beat renews the row of an epoch and raises its low-water mark (never
+	// lowers it). ErrFenced if the row is gone.
+	Beat(ctx context.Context, p BeatParams) (Beat, error)
+
+	// Owned lists the pending deliveries in [From, To) that the epoch owns, in
+	// the order of their ids. The low-water mark may be raised to To when each
+	// of them is known to the caller.
+	Owned(ctx context.Context, p OwnedParams) ([]Lease, error)
+
+	// OwnedDue lists the due rows that the epoch owns, a page in key order from
+	// After (exclusive).
+	OwnedDue(ctx context.Context, p OwnedDueParams) ([]DueKey, error)
+
+	// Revoke takes the named leases away from the epoch, as far as it still
+	// holds them: the number is recorded as lost, attempts advanced, the owner
+	// cleared, the old due row removed, and a new one made, due now or, for a delivery
+	// revoked several times in a row, after 1 s, 5 s, then 30 s. It returns how many it revoked.
+	Revoke(ctx context.Context, p RevokeParams) (int, error)
+
+	// Reclaim revokes every lease of a silent epoch and deletes its row, in one
+	// transaction that first locks the row. ErrConflict if the row is gone or
+	// has beaten since SeenBeatAt.
+	Reclaim(ctx context.Context, p ReclaimParams) (Reclaimed, error)
+
+	// Retire deletes the row of an epoch that owns nothing any more; with
+	// something left it returns ErrConflict, and another replica will reclaim it.
+	Retire(ctx context.Context, epoch Epoch) error
+
+	// Wake tells the other replicas that these endpoints have due work. It is a
+	// hint: it may be lost. On SQLite it does nothing.
+	Wake(ctx context.Context, endpoints []EndpointNo) error
+
+	// Listen calls woken for each hint of another replica until ctx ends, and
+	// returns when it does or when the connection is lost. On SQLite it only
+	// waits for ctx.
+	Listen(ctx context.Context, woken func([]EndpointNo)) error
+}
+
+// RegisterParams are Register's. LowWater must not be above any id that is
+// minted and not yet resolved.
+type RegisterParams struct {
+	Name     string
+	LowWater posthaste.ID
+}
+
+// Registered is what Register made.
+type Registered struct {
+	Epoch     Epoch
+	Now       time.Time // the database's clock
+	Reclaimed int       // deliveries taken over from dead epochs (SQLite)
+}
+
+// BeatParams are Beat's. Tenants are those whose changes the caller must learn of.
+type BeatParams struct {
+	Epoch    Epoch
+	LowWater posthaste.ID
+	Tenants  []TenantVersion
+}
+
+// Beat is what a heartbeat brings back.
+type Beat struct {
+	Now      time.Time // the database's clock
+	Replicas []Replica // all rows, the caller's included, by epoch
+	Newer    []TenantVersion
+}
+
+// Replica is a row of replicas.
+type Replica struct {
+	Epoch    Epoch
+	Name     string
+	Busy     bool
+	BeatAt   time.Time
+	LowWater posthaste.ID
+}
+
+// OwnedParams are Owned's.
+type OwnedParams struct {
+	Epoch    Epoch
+	From, To posthaste.ID
+}
+
+// DueKey is the key of a row in due.
+type DueKey struct {
+	Endpoint EndpointNo
+	DueAt    time.Time
+	Delivery posthaste.ID
+}
+
+// OwnedDueParams are OwnedDue's.
+type OwnedDueParams struct {
+	Epoch Epoch
+	After DueKey
+	Limit int
+}
+
+// RevokeParams are Revoke's.
+type RevokeParams struct {
+	Epoch      Epoch
+	Deliveries []posthaste.ID
+	Now        time.Time
+}
+
+// ReclaimParams are Reclaim's. Dead is the silent epoch.
+type ReclaimParams struct {
+	Dead       Epoch
+	SeenBeatAt time.Time
+	Now        time.Time
+}
+
+// Reclaimed is what Reclaim moved.
+type Reclaimed struct {
+	Deliveries int
+	Endpoints  []EndpointNo // where due work now waits
+}
+
+// RevokeBackoff is how long a delivery waits that has been revoked the given
+// number of times in a row: so a poison event can't hot-loop a process.
+func RevokeBackoff(times int) time.Duration {
+	switch {
+	case times <= 1:
+		return 0
+	case times == 2:
+		return time.Second
+	case times == 3:
+		return 5 * time.Second
+	default:
+		return 30 * time.Second
+	}
+}

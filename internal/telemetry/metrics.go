@@ -1,0 +1,108 @@
+// Package telemetry holds the metrics of a running engine, in one registry, and
+// the names of its log lines. Every metric begins with posthaste_.
+package telemetry
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+)
+
+// Metrics are the engine's metrics. Make them with [NewMetrics]; each engine in
+// a process has its own.
+type Metrics struct {
+	Registry *prometheus.Registry
+
+	Accepted       *prometheus.CounterVec // by result: stored, duplicate, mismatch
+	Refused        *prometheus.CounterVec // by reason: overloaded, unavailable, error
+	AcceptBatch    prometheus.Histogram   // events a commit
+	AcceptSeconds  prometheus.Histogram   // of the commit
+	Spilled        prometheus.Counter     // fresh deliveries born due because their lane had no room
+	Attempts       *prometheus.CounterVec // by outcome and cause
+	AttemptSeconds prometheus.Histogram
+	Finished       *prometheus.CounterVec // deliveries by state and reason
+	SettleBatch    prometheus.Histogram
+	SettleSeconds  prometheus.Histogram
+	Unrecordable   *prometheus.CounterVec // outcomes stored without the receiver's words, or dropped, by result
+	Late           prometheus.Counter     // pending deliveries that a late success ended
+	Claimed        prometheus.Counter
+	GivenBack      *prometheus.CounterVec // leases given back unstarted, by reason
+	Lost           *prometheus.CounterVec // leases revoked, by who noticed: reclaim, low_water, audit, reconcile, shutdown
+	Repaired       prometheus.Counter     // pending deliveries that only the reconciler found
+	Epochs         prometheus.Counter     // epochs taken: 1, and one more for each time this replica was reclaimed
+	BeatFailures   prometheus.Counter
+	Purged         *prometheus.CounterVec // by what: partition, event, key, dead
+
+	InFlight    prometheus.Gauge
+	Waiting     prometheus.Gauge
+	Uncommitted prometheus.Gauge
+	Unrecorded  prometheus.Gauge
+	DueReady    prometheus.Gauge // endpoints with work that is due now
+	Leader      prometheus.Gauge
+}
+
+// NewMetrics makes the metrics in a registry of their own, beside those of the
+// Go runtime and the process.
+func NewMetrics() *Metrics {
+	r := prometheus.NewRegistry()
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	f := factory{r}
+	seconds := prometheus.ExponentialBuckets(0.0005, 2, 16) // 0.5 ms … 16 s
+	batch := prometheus.ExponentialBuckets(1, 2, 11)        // 1 … 1,024
+	return &Metrics{
+		Registry:       r,
+		Accepted:       f.counters("events_accepted_total", "Events answered with an id, by result.", "result"),
+		Refused:        f.counters("events_refused_total", "Events not accepted, by reason.", "reason"),
+		AcceptBatch:    f.histogram("accept_batch_events", "Events in one commit.", batch),
+		AcceptSeconds:  f.histogram("accept_commit_seconds", "Duration of an accepting commit.", seconds),
+		Spilled:        f.counter("deliveries_spilled_total", "Fresh deliveries that were born due because their lane had no room."),
+		Attempts:       f.counters("attempts_total", "Attempts that ended, by outcome and cause.", "outcome", "cause"),
+		AttemptSeconds: f.histogram("attempt_seconds", "Duration of an attempt, from dialling to the end of the response.", seconds),
+		Finished:       f.counters("deliveries_finished_total", "Deliveries that reached a terminal state, by state and reason.", "state", "reason"),
+		SettleBatch:    f.histogram("settle_batch_outcomes", "Outcomes in one commit.", batch),
+		SettleSeconds:  f.histogram("settle_commit_seconds", "Duration of a settling commit.", seconds),
+		Unrecordable:   f.counters("outcomes_unrecordable_total", "Outcomes stored without the receiver's words (stripped) or not at all (dropped).", "result"),
+		Late:           f.counter("deliveries_late_success_total", "Pending deliveries that the late success of a lost attempt ended."),
+		Claimed:        f.counter("deliveries_claimed_total", "Deliveries leased from the due table."),
+		GivenBack:      f.counters("leases_given_back_total", "Leases given back unstarted, by reason.", "reason"),
+		Lost:           f.counters("leases_lost_total", "Leases revoked, their attempt recorded as lost, by who noticed.", "noticed_by"),
+		Repaired:       f.counter("deliveries_repaired_total", "Pending deliveries that only the reconciler found; zero in a healthy system."),
+		Epochs:         f.counter("epochs_total", "Epochs taken: one at start, one more for each time others took this replica for dead."),
+		BeatFailures:   f.counter("beat_failures_total", "Heartbeats that failed."),
+		Purged:         f.counters("purged_total", "What retention deleted.", "what"),
+		InFlight:       f.gauge("attempts_in_flight", "Attempts under way."),
+		Waiting:        f.gauge("lane_waiting", "Leased deliveries waiting in a lane."),
+		Uncommitted:    f.gauge("events_uncommitted", "Events waiting for their commit."),
+		Unrecorded:     f.gauge("outcomes_unrecorded", "Finished attempts whose outcome is not committed yet."),
+		DueReady:       f.gauge("due_endpoints", "Endpoints known to have work that is due now."),
+		Leader:         f.gauge("leader", "1 on the replica that does the chores."),
+	}
+}
+
+// factory registers metrics under the common prefix.
+type factory struct{ r *prometheus.Registry }
+
+const namespace = "posthaste"
+
+func (f factory) counter(name, help string) prometheus.Counter {
+	c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help})
+	f.r.MustRegister(c)
+	return c
+}
+
+func (f factory) counters(name, help string, labels ...string) *prometheus.CounterVec {
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
+	f.r.MustRegister(c)
+	return c
+}
+
+func (f factory) gauge(name, help string) prometheus.Gauge {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help})
+	f.r.MustRegister(g)
+	return g
+}
+
+func (f factory) histogram(name, help string, buckets []float64) prometheus.Histogram {
+	h := prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets})
+	f.r.MustRegister(h)
+	return h
+}
