@@ -1,0 +1,421 @@
+package pipeline
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/internal/store"
+)
+
+// Submission is an event that asks to be accepted.
+type Submission struct {
+	Tenant    store.TenantRow
+	Event     posthaste.Event // without ID, FanOut and CorrelationID
+	Endpoints []posthaste.ID  // only to these; empty: to all that subscribe
+}
+
+// Receipt is what an accepted event is answered with.
+type Receipt struct {
+	ID         posthaste.ID
+	Type       string
+	Deliveries int
+	Duplicate  bool // an earlier event with the same key, type and bytes stands for it
+}
+
+// submission is one Submission on its way through the committer.
+type submission struct {
+	Submission
+	sum, key store.Hash
+	entry    *entry
+	event    posthaste.Event // with its id
+	targets  []*endpoint
+	leased   []bool // parallel to targets: born leased, room reserved
+	givenUp  time.Duration
+	answer   chan answer
+}
+
+type answer struct {
+	receipt Receipt
+	err     error
+}
+
+const (
+	// acceptBatch and acceptBatchBytes bound one accepting commit.
+	acceptBatch      = 256
+	acceptBatchBytes = 4 << 20
+	// acceptPatience is how long a sender waits for a commit whose outcome is not known.
+	acceptPatience = 8 * time.Second
+	// acceptTimeout bounds one statement.
+	acceptTimeout = 5 * time.Second
+	// bigFanOut is the number of endpoints from which an event gets a commit of its own.
+	bigFanOut = 1000
+)
+
+var errOverloaded = &posthaste.Error{
+	Code: posthaste.CodeOverloaded, Message: "the engine has more on its hands than it can store",
+	Hint: "try again after the seconds in Retry-After, with the same Idempotency-Key",
+}
+
+func unavailable(err error) error {
+	return &posthaste.Error{
+		Code: posthaste.CodeUnavailable, Message: "the database did not confirm the event",
+		Hint: "try again after the seconds in Retry-After, with the same Idempotency-Key", Err: err,
+	}
+}
+
+// Accept stores an event with its deliveries and returns once the commit is on
+// disk. Errors are *[posthaste.Error]: [posthaste.CodeInvalid] for an unknown endpoint,
+// [posthaste.CodeIdempotencyMismatch], [posthaste.CodeOverloaded] and
+// [posthaste.CodeUnavailable]. After the last the event may or may not be
+// stored; the same call with the same idempotency key finds out.
+func (p *Pipeline) Accept(ctx context.Context, in Submission) (Receipt, error) {
+	if err := p.acceptable(); err != nil {
+		p.metrics.Refused.WithLabelValues("unavailable").Inc()
+		return Receipt{}, err
+	}
+	bytes := int64(len(in.Event.Payload))
+	if !p.load.admit(bytes) {
+		p.metrics.Refused.WithLabelValues("overloaded").Inc()
+		return Receipt{}, errOverloaded
+	}
+	defer p.load.committed(bytes)
+	if _, err := p.routing.ensure(ctx, in.Tenant.No); err != nil {
+		p.metrics.Refused.WithLabelValues("unavailable").Inc()
+		return Receipt{}, unavailable(err)
+	}
+	s := &submission{Submission: in, answer: make(chan answer, 1), givenUp: sinceBoot() + acceptPatience}
+	s.sum = sumOf(in.Event)
+	if in.Event.IdempotencyKey != "" {
+		h := sha256.Sum256([]byte(in.Event.IdempotencyKey))
+		s.key = store.Hash(h[:16])
+	}
+	select {
+	case p.submissions <- s:
+	case <-p.acceptClosed:
+		return Receipt{}, errStopping
+	}
+	a := p.await(s)
+	if a.err == nil {
+		p.logAccept(ctx, s, a.receipt)
+	}
+	return a.receipt, a.err
+}
+
+// await returns the committer's answer. The committer answers everything it
+// takes, also when it gives up; only what reached it after its end is left.
+func (p *Pipeline) await(s *submission) answer {
+	select {
+	case a := <-s.answer:
+		return a
+	case <-p.committerDone:
+	}
+	select {
+	case a := <-s.answer:
+		return a
+	default:
+		return answer{err: errStopping}
+	}
+}
+
+// sumOf is what tells a repeated event from another one with its key.
+func sumOf(e posthaste.Event) store.Hash {
+	h := sha256.New()
+	h.Write([]byte(e.Type))
+	h.Write([]byte{0})
+	h.Write(e.Payload)
+	var out [sha256.Size]byte
+	return store.Hash(h.Sum(out[:0])[:16])
+}
+
+// runAccept is the committer: it takes all that waits, commits it in one
+// statement, and begins again. No timer: while one commit is on its way, the
+// next batch forms by itself.
+func (p *Pipeline) runAccept(ctx context.Context) {
+	for {
+		select {
+		case first := <-p.submissions:
+			p.commit(ctx, p.collect(first))
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (p *Pipeline) collect(first *submission) []*submission {
+	batch, size := []*submission{first}, len(first.Event.Payload)
+	for len(batch) < acceptBatch && size < acceptBatchBytes {
+		select {
+		case s := <-p.submissions:
+			batch = append(batch, s)
+			size += len(s.Event.Payload)
+		default:
+			return batch
+		}
+	}
+	return batch
+}
+
+// fate says what is known of a batch that has no answer yet.
+type fate int
+
+const (
+	unstored fate = iota // no run of it can have been committed
+	unknown              // some run may have been
+)
+
+// commit answers every submission of a batch. It runs the batch again while the
+// outcome is unknown, matches it anew when routing has moved on, and splits it
+// when the database refuses it, until the event that it refuses stands alone.
+func (p *Pipeline) commit(ctx context.Context, batch []*submission) {
+	fate := unstored
+	for {
+		batch = p.prepare(ctx, batch)
+		if len(batch) == 0 {
+			return
+		}
+		if big := slices.IndexFunc(batch, func(s *submission) bool { return len(s.targets) > bigFanOut }); big >= 0 && len(batch) > 1 {
+			p.commit(ctx, []*submission{batch[big]})
+			p.commit(ctx, slices.Delete(batch, big, big+1))
+			return
+		}
+		began := time.Now()
+		params := p.acceptParams(batch)
+		call, cancel := context.WithTimeout(ctx, acceptTimeout)
+		got, err := p.store.Accept(call, params)
+		cancel()
+		switch {
+		case err == nil && len(got.Stale) == 0:
+			p.metrics.AcceptBatch.Observe(float64(len(batch)))
+			p.metrics.AcceptSeconds.Observe(time.Since(began).Seconds())
+			p.accepted(batch, params, got)
+			return
+		case err == nil:
+			err = p.routing.refresh(ctx, got.Stale)
+		case errors.Is(err, store.ErrFenced):
+			err = p.renew(ctx)
+		case errors.Is(err, store.ErrUnavailable):
+			fate = unknown
+		case len(batch) > 1 && fate == unstored:
+			half := len(batch) / 2
+			p.commit(ctx, batch[:half])
+			p.commit(ctx, batch[half:])
+			return
+		}
+		if err != nil {
+			p.log.WarnContext(ctx, "accept: the batch was not stored", "events", len(batch), "err", err)
+			if !errors.Is(err, store.ErrUnavailable) && !errors.Is(err, store.ErrFenced) {
+				p.giveUp(batch, fate, &posthaste.Error{Code: posthaste.CodeInternal, Message: "the event could not be stored", Err: err})
+				return
+			}
+			if batch = p.outOfPatience(ctx, batch, fate, err); len(batch) == 0 {
+				return
+			}
+			p.pause(ctx, 100*time.Millisecond)
+		}
+	}
+}
+
+// outOfPatience answers those that have waited too long, and returns the others.
+func (p *Pipeline) outOfPatience(ctx context.Context, batch []*submission, f fate, err error) []*submission {
+	now := sinceBoot()
+	var rest, late []*submission
+	for _, s := range batch {
+		if now >= s.givenUp || ctx.Err() != nil {
+			late = append(late, s)
+		} else {
+			rest = append(rest, s)
+		}
+	}
+	p.giveUp(late, f, unavailable(err))
+	return rest
+}
+
+// giveUp answers a batch with an error. Where a commit may have happened, the
+// entries stay open until the heartbeat has asked the database for them.
+func (p *Pipeline) giveUp(batch []*submission, f fate, err error) {
+	for _, s := range batch {
+		p.unreserve(s)
+		if f == unknown {
+			p.ledger.abandon(s.entry)
+		} else {
+			p.ledger.release(s.entry)
+		}
+		p.metrics.Refused.WithLabelValues("unavailable").Inc()
+		s.answer <- answer{err: err}
+	}
+}
+
+// prepare matches each submission against the routing in memory, reserves room,
+// mints ids on the first run, and sorts the batch by key. Submissions that name
+// unknown endpoints are answered and left out.
+func (p *Pipeline) prepare(ctx context.Context, batch []*submission) []*submission {
+	now := p.clock.Now()
+	keep := batch[:0]
+	for _, s := range batch {
+		p.unreserve(s)
+		routes, err := p.routing.ensure(ctx, s.Tenant.No)
+		if err != nil {
+			s.answer <- answer{err: unavailable(err)}
+			continue
+		}
+		targets, problems := routes.match(s.Event.Type, s.Endpoints)
+		if len(problems) > 0 {
+			p.ledger.release(s.entry)
+			s.answer <- answer{err: posthaste.Invalid(problems)}
+			continue
+		}
+		if s.entry == nil {
+			s.entry = p.ledger.mint(now)
+			s.event = s.Event
+			s.event.ID = s.entry.id
+			if s.event.CorrelationID.IsZero() {
+				s.event.CorrelationID = s.event.ID
+			}
+		}
+		s.targets = targets
+		s.event.FanOut = len(targets)
+		p.reserve(s)
+		keep = append(keep, s)
+	}
+	slices.SortFunc(keep, func(a, b *submission) int {
+		return cmp.Or(cmp.Compare(a.Tenant.No, b.Tenant.No), bytes.Compare(a.key[:], b.key[:]), a.event.ID.Compare(b.event.ID))
+	})
+	return keep
+}
+
+// reserve decides for each delivery whether it is born leased, which needs room
+// in its lane, or born due.
+func (p *Pipeline) reserve(s *submission) {
+	s.leased = make([]bool, len(s.targets))
+	if len(s.targets) > bigFanOut || p.load.overburdened() {
+		return
+	}
+	for i, e := range s.targets {
+		s.leased[i] = e.open() && p.lanes.reserve(e.row.No, e.row.MaxInFlight, 1) == 1
+	}
+}
+
+func (p *Pipeline) unreserve(s *submission) {
+	for i, leased := range s.leased {
+		if leased {
+			p.lanes.unreserve(s.targets[i].row.No, 1)
+		}
+	}
+	s.leased = nil
+}
+
+func (p *Pipeline) acceptParams(batch []*submission) store.AcceptParams {
+	now := p.clock.Now()
+	out := store.AcceptParams{Epoch: p.epoch(), Now: now, Events: make([]store.NewEvent, len(batch))}
+	for i, s := range batch {
+		if i == 0 || batch[i-1].Tenant.No != s.Tenant.No {
+			out.Routing = append(out.Routing, store.TenantVersion{Tenant: s.Tenant.No, Version: p.routing.of(s.Tenant.No).version})
+		}
+		ev := store.NewEvent{
+			Event: s.event, Tenant: s.Tenant.No, Namespace: store.NamespaceAPI, Key: s.key, Sum: s.sum,
+			Deliveries: make([]store.NewDelivery, len(s.targets)),
+		}
+		for j, e := range s.targets {
+			d := store.NewDelivery{Endpoint: e.row.No, Leased: s.leased[j], ExpiresAt: e.deadlineOf(now)}
+			if !d.Leased {
+				d.DueAt = now
+			}
+			ev.Deliveries[j] = d
+		}
+		out.Events[i] = ev
+	}
+	return out
+}
+
+// accepted answers a batch that was committed, and hands the work that was born
+// leased to the lanes. Everything after the commit may crash.
+func (p *Pipeline) accepted(batch []*submission, params store.AcceptParams, got store.Accepted) {
+	var items []*item
+	for i, s := range batch {
+		a := got.Events[i]
+		switch {
+		case a.Stored:
+			items = append(items, p.bornLeased(s, params.Events[i], params.Epoch)...)
+			p.noteBornDue(s, params.Events[i], params.Now)
+			p.metrics.Accepted.WithLabelValues("stored").Inc()
+		case a.ID == s.event.ID: // an earlier run of this batch stored it
+			items = append(items, p.recovered(s, a)...)
+			p.noteBornDue(s, params.Events[i], params.Now)
+			p.metrics.Accepted.WithLabelValues("stored").Inc()
+		default:
+			p.unreserve(s)
+		}
+		p.ledger.release(s.entry)
+		s.answer <- p.answerFor(s, a)
+	}
+	p.lanes.push(items)
+}
+
+func (p *Pipeline) answerFor(s *submission, a store.AcceptedEvent) answer {
+	r := Receipt{ID: a.ID, Type: s.event.Type, Deliveries: a.FanOut}
+	if a.Stored || a.ID == s.event.ID {
+		return answer{receipt: r}
+	}
+	if a.Sum != s.sum {
+		p.metrics.Accepted.WithLabelValues("mismatch").Inc()
+		return answer{err: &posthaste.Error{
+			Code:    posthaste.CodeIdempotencyMismatch,
+			Message: fmt.Sprintf("the idempotency key was used for %s, which has another type or other bytes", a.ID.Print(posthaste.KindEvent)),
+			Hint:    "use a new key for a new event",
+		}}
+	}
+	p.metrics.Accepted.WithLabelValues("duplicate").Inc()
+	r.Duplicate = true
+	return answer{receipt: r}
+}
+
+// bornLeased makes the items of an event that this commit stored.
+func (p *Pipeline) bornLeased(s *submission, ev store.NewEvent, epoch store.Epoch) []*item {
+	var items []*item
+	for i, d := range ev.Deliveries {
+		if !d.Leased {
+			continue
+		}
+		items = append(items, &item{event: &s.event, entry: s.entry, lease: store.Lease{
+			Delivery: s.event.ID.Delivery(uint32(i + 1)), Tenant: s.Tenant.No, Endpoint: d.Endpoint,
+			Epoch: epoch, Number: 1, ExpiresAt: d.ExpiresAt,
+		}})
+	}
+	p.ledger.hold(s.entry, len(items))
+	s.leased = nil // the room now belongs to the items
+	return items
+}
+
+// recovered makes the items of an event that an earlier run stored: exactly
+// those deliveries that the database says are ours, whatever this run matched.
+func (p *Pipeline) recovered(s *submission, a store.AcceptedEvent) []*item {
+	p.unreserve(s)
+	var items []*item
+	for _, lease := range a.Mine {
+		if p.lanes.holds(lease.Delivery) {
+			continue
+		}
+		p.lanes.force(lease.Endpoint, p.slotsOf(lease.Endpoint))
+		items = append(items, &item{lease: lease, event: &s.event, entry: s.entry})
+	}
+	p.ledger.hold(s.entry, len(items))
+	return items
+}
+
+// noteBornDue tells the sweep, here and on other replicas, of work that found no room.
+func (p *Pipeline) noteBornDue(s *submission, ev store.NewEvent, now time.Time) {
+	for i, d := range ev.Deliveries {
+		if !d.Leased && s.targets[i].open() {
+			p.metrics.Spilled.Inc()
+			p.agenda.note(d.Endpoint, now, now)
+			p.waker.wake(d.Endpoint)
+		}
+	}
+}

@@ -1,0 +1,210 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/internal/deliver"
+	"github.com/posthaste-dev/posthaste/internal/retry"
+	"github.com/posthaste-dev/posthaste/internal/store"
+)
+
+// An attempt is a pipe of named steps, a type per stage: a leased item is loaded,
+// guarded, sent (which signs it), and classified. A step that ends the attempt early
+// says so with a verdict.
+
+// loaded is an item with all that an attempt needs.
+type loaded struct {
+	*item
+	endpoint *endpoint
+}
+
+// sent is a loaded item with what came of the request.
+type sent struct {
+	loaded
+	result deliver.Result
+}
+
+// verdict ends an item without an attempt: given back, or dead.
+type verdict struct {
+	state  posthaste.State
+	reason posthaste.Reason // if dead
+	why    string           // if given back: the metric's label
+}
+
+// outcome is what a worker hands to the settle committer.
+type outcome struct {
+	item       *item
+	endpoint   *endpoint // nil if the work never came that far
+	settlement store.Settlement
+	moved      bool // set once recorded: the delivery was still ours to move
+}
+
+// work runs one attempt of an item and hands its outcome on. It is what the
+// lanes' workers call.
+func (p *Pipeline) work(it *item) {
+	ctx := p.attempting
+	l, early := p.loadItem(ctx, it)
+	if early == nil {
+		early = p.guard(&l)
+	}
+	if early != nil {
+		p.settle(p.unstarted(it, *early))
+		return
+	}
+	s, ok := p.send(ctx, l)
+	if !ok {
+		return // shutdown cut it short: the lease is revoked, since nobody knows what the receiver saw
+	}
+	p.settle(p.classify(s))
+}
+
+// loadItem finds the endpoint as it is now, and the event if the lease came
+// without it.
+func (p *Pipeline) loadItem(ctx context.Context, it *item) (loaded, *verdict) {
+	l := loaded{item: it}
+	e, err := p.routing.endpoint(ctx, it.lease.Endpoint)
+	if err != nil {
+		return l, &verdict{why: "endpoint not loaded"}
+	}
+	l.endpoint = e
+	if it.event != nil {
+		return l, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	key := store.EventKey{Tenant: it.lease.Tenant, ID: it.lease.Delivery.Event()}
+	events, err := p.store.Load(ctx, store.LoadParams{Events: []store.EventKey{key}, MaxBytes: 1})
+	switch {
+	case err != nil:
+		return l, &verdict{why: "event not loaded"}
+	case len(events) == 0: // past its retention: nothing is left to deliver
+		return l, &verdict{state: posthaste.StateDead, reason: posthaste.ReasonExpired}
+	}
+	it.event = &events[0]
+	return l, nil
+}
+
+const loadTimeout = 5 * time.Second
+
+// guard is the last look before the request is written: the beat is fresh, the
+// endpoint open and unchanged, the run not expired.
+func (p *Pipeline) guard(l *loaded) *verdict {
+	if !p.awaitFresh(l.lease.Epoch) {
+		return &verdict{why: "epoch over"}
+	}
+	if current := p.routing.current(l.lease.Endpoint); current != nil {
+		l.endpoint = current
+	}
+	switch e := l.endpoint; {
+	case e == nil || e.deleted():
+		return &verdict{state: posthaste.StateDead, reason: posthaste.ReasonEndpointDeleted}
+	case !l.lease.ExpiresAt.After(p.clock.Now()):
+		return &verdict{state: posthaste.StateDead, reason: posthaste.ReasonExpired}
+	case !e.open():
+		return &verdict{why: "endpoint closed"}
+	case sinceBoot()-l.queuedAt > maxLaneWait:
+		return &verdict{why: "waited too long"}
+	}
+	return nil
+}
+
+// send makes the request. False: the engine's grace ended before an answer came.
+func (p *Pipeline) send(ctx context.Context, l loaded) (sent, bool) {
+	s := sent{loaded: l}
+	if l.endpoint.unusable != nil {
+		s.result = deliver.Result{StartedAt: p.clock.Now(), Cause: posthaste.CauseWrite, Error: l.endpoint.unusable.Error()}
+		return s, true
+	}
+	e := l.event
+	s.result = p.sender.Send(ctx, l.endpoint.target, &deliver.Message{
+		EventID: e.ID, DeliveryID: l.lease.Delivery, Number: l.lease.Number, Type: e.Type,
+		ContentType: e.ContentType, ContentEncoding: e.ContentEncoding, Traceparent: e.Traceparent,
+		Headers: e.Headers, Body: e.Payload,
+	})
+	return s, ctx.Err() == nil || s.result.StatusCode != 0
+}
+
+// classify turns an answer into the delivery's next state.
+func (p *Pipeline) classify(s sent) outcome {
+	now, r, lease := p.clock.Now(), s.result, s.lease
+	a := &posthaste.Attempt{
+		Number: lease.Number, StartedAt: r.StartedAt.Add(time.Duration(p.clock.offset.Load())), Timings: r.Timings,
+		Outcome: retry.Classify(s.endpoint.transient, r.StatusCode, r.Cause), Cause: r.Cause, StatusCode: r.StatusCode, Error: r.Error,
+		EndpointVersion: s.endpoint.row.Version, Replica: p.cfg.Replica, ResponseHeaders: r.Headers, ResponseBody: r.Body,
+	}
+	out := store.Settlement{Lease: lease, Attempt: a, Failures: lease.Failures}
+	switch a.Outcome {
+	case posthaste.OutcomeDelivered:
+		out.State = posthaste.StateDelivered
+	case posthaste.OutcomePermanent:
+		out.State, out.Reason = posthaste.StateDead, posthaste.ReasonPermanent
+		if r.StatusCode == statusGone {
+			out.Reason = posthaste.ReasonGone
+		}
+	default:
+		out.Failures++
+		wait, again := retry.Next(s.endpoint.row.Retry, out.Failures, rand.Float64(), retry.RetryAfter(r.StatusCode, r.RetryAfter, now))
+		if !again {
+			out.State, out.Reason = posthaste.StateDead, posthaste.ReasonExhausted
+			break
+		}
+		out.DueAt = nextDue(now.Add(wait), lease)
+	}
+	return outcome{item: s.item, endpoint: s.endpoint, settlement: out}
+}
+
+const statusGone = 410
+
+// nextDue places a retry: not after the end of the run, where the delivery ends,
+// and after the due row that it was claimed from, so that the two can't be mixed up.
+func nextDue(at time.Time, lease store.Lease) time.Time {
+	if at.After(lease.ExpiresAt) {
+		at = lease.ExpiresAt
+	}
+	if !at.After(lease.DueAt) {
+		at = lease.DueAt.Add(time.Microsecond)
+	}
+	return at.Truncate(time.Microsecond)
+}
+
+// unstarted makes the outcome of an item that was not attempted: its number is
+// free again.
+func (p *Pipeline) unstarted(it *item, v verdict) outcome {
+	out := store.Settlement{Lease: it.lease, State: v.state, Reason: v.reason, Failures: it.lease.Failures}
+	if v.state == posthaste.StatePending {
+		p.metrics.GivenBack.WithLabelValues(v.why).Inc()
+		out.DueAt = nextDue(p.clock.Now(), it.lease)
+	}
+	return outcome{item: it, settlement: out}
+}
+
+// giveBack returns items that have not started.
+func (p *Pipeline) giveBack(items []*item, why string) {
+	for _, it := range items {
+		p.settle(p.unstarted(it, verdict{why: why}))
+	}
+}
+
+// disableGone disables an endpoint that answered 410, unless it changed meanwhile.
+func (p *Pipeline) disableGone(ctx context.Context, e *endpoint) {
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	_, err := p.change(ctx, e.row.Tenant, e.row.ID, func(current *posthaste.Endpoint) error {
+		if current.Version != e.row.Version || current.Disabled {
+			return errUnchanged
+		}
+		current.Disabled = true
+		current.DisabledReason = fmt.Sprintf("answered 410 Gone at %s", p.clock.Now().Format(time.RFC3339))
+		return nil
+	})
+	if err != nil && !errors.Is(err, errUnchanged) {
+		p.log.WarnContext(ctx, "endpoint answered 410 and could not be disabled", "endpoint_id", e.row.ID.Print(posthaste.KindEndpoint), "err", err)
+	}
+}
+
+var errUnchanged = errors.New("nothing to change")

@@ -1,0 +1,258 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/internal/store"
+)
+
+const (
+	beatEvery   = time.Second
+	beatTimeout = 2 * time.Second
+	// maxClaimTime is longer than any claim may take from its commit until its
+	// leases are in memory.
+	maxClaimTime = 10 * time.Second
+)
+
+// life is this replica's place among the others: its epoch, how fresh its beat
+// is, and what it has seen of theirs.
+type life struct {
+	mu       sync.Mutex
+	epoch    store.Epoch
+	beatAt   time.Duration // sinceBoot when the last successful beat began; 0: none
+	lowWater posthaste.ID
+	alive    chan struct{} // closed and replaced at every beat: wakes those who wait for one
+	leader   bool
+
+	unbroken time.Duration // sinceBoot since which no beat failed or was late
+	others   map[store.Epoch]*sighting
+	strays   map[posthaste.ID]time.Duration // owned rows that memory doesn't know, by when they were first seen
+}
+
+func newLife() *life {
+	return &life{alive: make(chan struct{}), others: map[store.Epoch]*sighting{}, strays: map[posthaste.ID]time.Duration{}}
+}
+
+func (p *Pipeline) epoch() store.Epoch {
+	p.life.mu.Lock()
+	defer p.life.mu.Unlock()
+	return p.life.epoch
+}
+
+// fresh reports whether the beat is young enough for work of the epoch to
+// start: well before another replica could take us for dead.
+func (l *life) fresh(epoch store.Epoch) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.epoch == epoch && l.beatAt != 0 && sinceBoot()-l.beatAt < store.FreshBeat
+}
+
+// runBeat keeps the epoch alive until ctx ends.
+func (p *Pipeline) runBeat(ctx context.Context) {
+	tick := time.NewTicker(beatEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		if err := p.renew(ctx); err != nil && ctx.Err() == nil {
+			p.log.WarnContext(ctx, "heartbeat failed", "err", err)
+		}
+	}
+}
+
+// renew beats, and takes a new epoch if the row of this one is gone. It returns
+// nil when the epoch is fresh.
+func (p *Pipeline) renew(ctx context.Context) error {
+	p.beating.Lock() // one beat at a time
+	defer p.beating.Unlock()
+	err := p.beat(ctx)
+	if errors.Is(err, store.ErrFenced) {
+		p.log.WarnContext(ctx, "others took this replica for dead, or its row was removed: taking a new epoch", "epoch", p.epoch())
+		err = p.register(ctx)
+	}
+	if err != nil {
+		p.metrics.BeatFailures.Inc()
+		p.life.mu.Lock()
+		p.life.unbroken = 0
+		p.life.mu.Unlock()
+	}
+	return err
+}
+
+func (p *Pipeline) beat(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, beatTimeout)
+	defer cancel()
+	began := sinceBoot()
+	low, err := p.verifiedLowWater(ctx)
+	if err != nil {
+		return err
+	}
+	epoch := p.epoch()
+	asked := time.Now()
+	beat, err := p.store.Beat(ctx, store.BeatParams{Epoch: epoch, LowWater: low, Tenants: p.routing.versions()})
+	if err != nil {
+		return err
+	}
+	p.clock.observe(beat.Now, asked, time.Now())
+	if err := p.routing.refresh(ctx, beat.Newer); err != nil {
+		return err
+	}
+	p.life.alivened(epoch, began, low)
+	p.lookAround(ctx, beat.Replicas)
+	return nil
+}
+
+// alivened notes a successful beat and wakes those who wait for it.
+func (l *life) alivened(epoch store.Epoch, began time.Duration, low posthaste.ID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.unbroken == 0 || began-l.beatAt > store.FreshBeat {
+		l.unbroken = began
+	}
+	l.epoch, l.beatAt, l.lowWater = epoch, began, low
+	close(l.alive)
+	l.alive = make(chan struct{})
+}
+
+// register takes a new epoch. Work leased under the old one is given back where
+// it has not started; what is under way ends and settles under the old epoch,
+// as far as nobody has revoked it.
+func (p *Pipeline) register(ctx context.Context) error {
+	began := sinceBoot()
+	asked := time.Now()
+	low, _ := p.ledger.lowWater(p.clock.Now())
+	got, err := p.store.Register(ctx, store.RegisterParams{Name: p.cfg.Replica, LowWater: low})
+	if err != nil {
+		return fmt.Errorf("register as a replica: %w", err)
+	}
+	p.clock.observe(got.Now, asked, time.Now())
+	old := p.epoch()
+	p.life.alivened(got.Epoch, began, low)
+	p.metrics.Epochs.Inc()
+	p.log.InfoContext(ctx, "replica registered", "replica", p.cfg.Replica, "epoch", got.Epoch, "reclaimed", got.Reclaimed)
+	p.giveBack(p.lanes.recall(func(it *item) bool { return it.lease.Epoch != got.Epoch }), "new epoch")
+	if old != 0 || got.Reclaimed > 0 {
+		p.requestReconcile() // whoever emptied replicas may have emptied more
+	}
+	return nil
+}
+
+// verifiedLowWater returns how far the low-water mark may be raised: below the
+// first unresolved id, over a range in which the database knows no lease of
+// ours that memory has forgotten.
+func (p *Pipeline) verifiedLowWater(ctx context.Context) (posthaste.ID, error) {
+	p.life.mu.Lock()
+	epoch, from := p.life.epoch, p.life.lowWater
+	p.life.mu.Unlock()
+	candidate, abandoned := p.ledger.lowWater(p.clock.Now())
+	if candidate.Compare(from) <= 0 {
+		return from, nil
+	}
+	owned, err := p.store.Owned(ctx, store.OwnedParams{Epoch: epoch, From: from, To: candidate})
+	if err != nil {
+		return from, err
+	}
+	owned = slices.DeleteFunc(owned, func(l store.Lease) bool { return p.lanes.holds(l.Delivery) })
+	owned = p.adopt(owned, abandoned)
+	for _, e := range abandoned {
+		p.ledger.release(e)
+	}
+	if len(owned) == 0 {
+		return candidate, nil
+	}
+	if err := p.revokeStrays(ctx, epoch, owned, "low_water"); err != nil {
+		return from, err
+	}
+	return owned[0].Delivery.Event(), nil
+}
+
+// adopt takes over leases of events whose commit was given up and turns out to
+// have happened: they were never started, so they go to their lanes.
+func (p *Pipeline) adopt(owned []store.Lease, abandoned []*entry) (rest []store.Lease) {
+	byEvent := map[posthaste.ID]*entry{}
+	for _, e := range abandoned {
+		byEvent[e.id] = e
+	}
+	var items []*item
+	for _, lease := range owned {
+		e := byEvent[lease.Delivery.Event()]
+		if e == nil || lease.Number != 1 {
+			rest = append(rest, lease)
+			continue
+		}
+		p.ledger.hold(e, 1)
+		p.lanes.force(lease.Endpoint, p.slotsOf(lease.Endpoint))
+		items = append(items, &item{lease: lease, entry: e})
+	}
+	p.lanes.push(items)
+	return rest
+}
+
+// revokeStrays revokes leases that memory has not known for longer than a claim
+// can take: what was forgotten is found again, at the price of a lost attempt.
+func (p *Pipeline) revokeStrays(ctx context.Context, epoch store.Epoch, leases []store.Lease, noticedBy string) error {
+	now := sinceBoot()
+	var ids []posthaste.ID
+	p.life.mu.Lock()
+	for _, l := range leases {
+		since, known := p.life.strays[l.Delivery]
+		switch {
+		case !known:
+			p.life.strays[l.Delivery] = now
+		case now-since > maxClaimTime:
+			ids = append(ids, l.Delivery)
+			delete(p.life.strays, l.Delivery)
+		}
+	}
+	for id, since := range p.life.strays { // those that found their way
+		if now-since > 10*maxClaimTime {
+			delete(p.life.strays, id)
+		}
+	}
+	p.life.mu.Unlock()
+	ids = slices.DeleteFunc(ids, p.lanes.holds)
+	if len(ids) == 0 {
+		return nil
+	}
+	at := p.clock.Now()
+	n, err := p.store.Revoke(ctx, store.RevokeParams{Epoch: epoch, Deliveries: ids, Now: at})
+	if err != nil {
+		return fmt.Errorf("revoke forgotten leases: %w", err)
+	}
+	p.metrics.Lost.WithLabelValues(noticedBy).Add(float64(n))
+	p.log.WarnContext(ctx, "found leases that memory had forgotten", "noticed_by", noticedBy, "revoked", n)
+	for _, l := range leases {
+		p.agenda.note(l.Endpoint, at, at)
+	}
+	return nil
+}
+
+// awaitFresh waits until work of the epoch may start. False: it may never
+// start again, because the epoch is over or the engine stops.
+func (p *Pipeline) awaitFresh(epoch store.Epoch) bool {
+	for {
+		p.life.mu.Lock()
+		alive, current := p.life.alive, p.life.epoch
+		p.life.mu.Unlock()
+		switch {
+		case current != epoch || p.starting.Err() != nil:
+			return false
+		case p.life.fresh(epoch) && !p.load.overburdened():
+			return true
+		}
+		select {
+		case <-alive:
+		case <-p.starting.Done():
+			return false
+		}
+	}
+}

@@ -1,0 +1,120 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/internal/store"
+)
+
+const (
+	// claimCap is the most that one endpoint gets in one claim: a backlog of one
+	// never crowds out another.
+	claimCap = 64
+	// claimEndpoints and claimTotal bound one statement.
+	claimEndpoints = 128
+	claimTotal     = 512
+	claimTimeout   = 5 * time.Second
+	// claimLoadBytes bounds the payloads that are loaded with a claim; the rest
+	// is loaded one by one as its turn comes.
+	claimLoadBytes = 16 << 20
+)
+
+// want picks the endpoints to claim for: ready, open, with room reserved in their lanes.
+func (p *Pipeline) want(ctx context.Context, ready []store.EndpointNo) ([]store.ClaimWant, error) {
+	var out []store.ClaimWant
+	total := 0
+	for _, no := range ready {
+		if len(out) == claimEndpoints || total >= claimTotal {
+			break
+		}
+		e, err := p.routing.endpoint(ctx, no)
+		switch {
+		case err != nil:
+			p.releaseWants(out)
+			return nil, fmt.Errorf("load endpoint %d: %w", no, err)
+		case e == nil || e.deleted():
+			p.endDeleted(ctx, no)
+			continue
+		case !e.open():
+			p.agenda.drop(no) // whoever opens it notes it again; the sweep ends what expires
+			continue
+		}
+		n := p.lanes.reserve(no, e.row.MaxInFlight, min(claimCap, claimTotal-total))
+		if n == 0 {
+			continue // looked at again when room is freed
+		}
+		total += n
+		out = append(out, store.ClaimWant{Endpoint: no, Cap: n, From: p.agenda.from(no)})
+	}
+	return out, nil
+}
+
+func (p *Pipeline) releaseWants(wants []store.ClaimWant) {
+	for _, w := range wants {
+		p.lanes.unreserve(w.Endpoint, w.Cap)
+	}
+}
+
+// claim leases due work of the wanted endpoints and hands it to their lanes.
+// Room for all of it is reserved.
+func (p *Pipeline) claim(ctx context.Context, wants []store.ClaimWant) error {
+	call, cancel := context.WithTimeout(ctx, claimTimeout)
+	got, err := p.store.Claim(call, store.ClaimParams{Epoch: p.epoch(), Now: p.clock.Now(), Want: wants, Tenants: p.routing.versions()})
+	cancel()
+	if err != nil {
+		p.releaseWants(wants)
+		if errors.Is(err, store.ErrFenced) {
+			return p.renew(ctx)
+		}
+		return err
+	}
+	if err := p.routing.refresh(ctx, got.Newer); err != nil {
+		p.log.WarnContext(ctx, "claim: newer endpoints not loaded; the heartbeat will", "err", err)
+	}
+	count, last := map[store.EndpointNo]int{}, map[store.EndpointNo]time.Time{}
+	for _, l := range got.Leases {
+		count[l.Endpoint]++
+		if l.DueAt.After(last[l.Endpoint]) {
+			last[l.Endpoint] = l.DueAt
+		}
+	}
+	for _, w := range wants {
+		n := count[w.Endpoint]
+		p.lanes.unreserve(w.Endpoint, w.Cap-n)
+		p.agenda.claimed(w.Endpoint, last[w.Endpoint], w.From, n < w.Cap)
+	}
+	p.metrics.Claimed.Add(float64(len(got.Leases)))
+	p.lanes.push(p.loadClaimed(ctx, got.Leases))
+	return nil
+}
+
+// loadClaimed makes items of leases, with their events as far as the bytes allow.
+func (p *Pipeline) loadClaimed(ctx context.Context, leases []store.Lease) []*item {
+	items := make([]*item, len(leases))
+	keys := make([]store.EventKey, len(leases))
+	for i, l := range leases {
+		items[i] = &item{lease: l}
+		keys[i] = store.EventKey{Tenant: l.Tenant, ID: l.Delivery.Event()}
+	}
+	if len(leases) == 0 {
+		return nil
+	}
+	call, cancel := context.WithTimeout(ctx, claimTimeout)
+	defer cancel()
+	events, err := p.store.Load(call, store.LoadParams{Events: keys, MaxBytes: claimLoadBytes})
+	if err != nil {
+		return items // each is loaded when its turn comes
+	}
+	byID := make(map[posthaste.ID]*posthaste.Event, len(events))
+	for i := range events {
+		byID[events[i].ID] = &events[i]
+	}
+	for _, it := range items {
+		it.event = byID[it.lease.Delivery.Event()]
+	}
+	return items
+}

@@ -1,0 +1,573 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/internal/deliver"
+	"github.com/posthaste-dev/posthaste/internal/keyring"
+	"github.com/posthaste-dev/posthaste/internal/store"
+	"github.com/posthaste-dev/posthaste/internal/testdb"
+	"github.com/posthaste-dev/posthaste/sqlite"
+)
+
+// flaky is a real store whose calls a test can make fail, before or after they
+// took effect.
+type flaky struct {
+	store.Store
+	accept atomic.Pointer[func(store.AcceptParams, store.Accepted, error) (store.Accepted, error)] // after
+	settle atomic.Pointer[func(store.SettleParams) error]                                          // before
+	away   atomic.Bool                                                                             // beats and everything below fail
+}
+
+func (f *flaky) Accept(ctx context.Context, p store.AcceptParams) (store.Accepted, error) {
+	got, err := f.Store.Accept(ctx, p)
+	if after := f.accept.Load(); after != nil {
+		return (*after)(p, got, err)
+	}
+	return got, err
+}
+
+func (f *flaky) Settle(ctx context.Context, p store.SettleParams) (store.Settled, error) {
+	if before := f.settle.Load(); before != nil {
+		if err := (*before)(p); err != nil {
+			return store.Settled{}, err
+		}
+	}
+	return f.Store.Settle(ctx, p)
+}
+
+func (f *flaky) Beat(ctx context.Context, p store.BeatParams) (store.Beat, error) {
+	if f.away.Load() {
+		return store.Beat{}, store.ErrUnavailable
+	}
+	return f.Store.Beat(ctx, p)
+}
+
+// engine is a pipeline that runs on a database of its own.
+type engine struct {
+	*Pipeline
+	t      *testing.T
+	flaky  *flaky
+	tenant store.TenantRow
+	stop   func()
+}
+
+const testSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+func startEngine(t *testing.T, edit func(*Config)) *engine {
+	t.Helper()
+	ctx := t.Context()
+	db, err := sqlite.Open(ctx, sqlite.Config{Path: testdb.SQLite(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	if err := db.Migrate(ctx); err != nil {
+		t.Fatal(err)
+	}
+	keys, err := keyring.New(keyring.Generate())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &flaky{Store: db}
+	cfg := Config{
+		Store: f, Keyring: keys, Replica: "test", Grace: 5 * time.Second,
+		Sender: deliver.New(deliver.Config{AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, AllowHTTP: deliver.HTTPNetworks}),
+		Log:    slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelWarn})),
+	}
+	if edit != nil {
+		edit(&cfg)
+	}
+	p, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runCtx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(runCtx) }()
+	e := &engine{Pipeline: p, t: t, flaky: f, stop: sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})}
+	t.Cleanup(e.stop)
+	e.eventually(5*time.Second, "ready", func() bool { return p.Ready() == nil })
+	if e.tenant, err = p.Tenant(ctx, posthaste.TenantDefault); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+type testWriter struct{ t *testing.T }
+
+func (w testWriter) Write(p []byte) (int, error) {
+	w.t.Log(strings.TrimSpace(string(p)))
+	return len(p), nil
+}
+
+func (e *engine) eventually(limit time.Duration, what string, done func() bool) {
+	e.t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(limit); !done(); <-tick.C {
+		if time.Now().After(end) {
+			e.t.Fatalf("not within %v: %s", limit, what)
+		}
+	}
+}
+
+func (e *engine) endpoint(url string, edit func(*posthaste.Definition)) store.EndpointRow {
+	e.t.Helper()
+	d := posthaste.DefaultDefinition()
+	d.URL = url
+	d.Retry.Schedule = []posthaste.Duration{posthaste.Duration(20 * time.Millisecond), posthaste.Duration(20 * time.Millisecond)}
+	d.Retry.Jitter = 0
+	d.Retry.Timeout = posthaste.Duration(2 * time.Second)
+	if edit != nil {
+		edit(&d)
+	}
+	row, err := e.CreateEndpoint(e.t.Context(), e.tenant, posthaste.Endpoint{Definition: d}, testSecret)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return row
+}
+
+func (e *engine) send(eventType, payload string) Receipt {
+	e.t.Helper()
+	r, err := e.Accept(e.t.Context(), Submission{Tenant: e.tenant, Event: posthaste.Event{
+		Type: eventType, Source: "api", ContentType: "application/json", Payload: []byte(payload),
+	}})
+	if err != nil {
+		e.t.Fatalf("accept: %v", err)
+	}
+	return r
+}
+
+func (e *engine) delivery(event posthaste.ID, n uint32) store.DeliveryRow {
+	e.t.Helper()
+	d, err := e.store.Delivery(e.t.Context(), e.tenant.No, event.Delivery(n))
+	if err != nil {
+		e.t.Fatalf("delivery: %v", err)
+	}
+	return d
+}
+
+// ended waits until a delivery is terminal and returns it with its attempts.
+func (e *engine) ended(event posthaste.ID, n uint32) (store.DeliveryRow, []posthaste.Attempt) {
+	e.t.Helper()
+	var d store.DeliveryRow
+	e.eventually(15*time.Second, "the delivery is terminal", func() bool {
+		d = e.delivery(event, n)
+		return d.State != posthaste.StatePending
+	})
+	attempts, err := e.store.Attempts(e.t.Context(), d.ID)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return d, attempts
+}
+
+// verified stops the engine and checks that the database keeps the promise.
+func (e *engine) verified() {
+	e.t.Helper()
+	e.stop()
+	got, err := e.store.Verify(context.Background(), store.VerifyParams{Limit: 100_000})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	for _, f := range got.Findings {
+		e.t.Errorf("verify: %s: %s", f.Delivery.Print(posthaste.KindDelivery), f.What)
+	}
+}
+
+// receiver answers with the statuses given, then with 200, and remembers what came.
+type receiver struct {
+	*httptest.Server
+	mu      sync.Mutex
+	answers []int
+	bodies  []string
+	numbers []string
+	header  http.Header // sent with every answer
+}
+
+func newReceiver(t *testing.T, answers ...int) *receiver {
+	r := &receiver{answers: answers, header: http.Header{}}
+	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		body, err := io.ReadAll(req.Body)
+		if err != nil {
+			return
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.bodies = append(r.bodies, string(body))
+		r.numbers = append(r.numbers, req.Header.Get("posthaste-attempt"))
+		for k, v := range r.header {
+			w.Header()[k] = v
+		}
+		status := http.StatusOK
+		if len(r.answers) > 0 {
+			status, r.answers = r.answers[0], r.answers[1:]
+		}
+		w.WriteHeader(status)
+	}))
+	t.Cleanup(r.Close)
+	return r
+}
+
+func (r *receiver) seen() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.bodies)
+}
+
+func TestAnEventArrivesAndIsRecorded(t *testing.T) {
+	e, r := startEngine(t, nil), newReceiver(t)
+	e.endpoint(r.URL, nil)
+	payload := `{ "n": 12345678901234567890, "s":"\u00e9" }`
+	got := e.send("invoice.paid", payload)
+	if got.Deliveries != 1 || got.Duplicate {
+		t.Errorf("receipt %+v", got)
+	}
+	d, attempts := e.ended(got.ID, 1)
+	if d.State != posthaste.StateDelivered || d.Attempts != 1 || len(attempts) != 1 || attempts[0].StatusCode != 200 || attempts[0].Replica != "test" {
+		t.Errorf("delivery %+v, attempts %+v", d, attempts)
+	}
+	if seen := r.seen(); !slices.Equal(seen, []string{payload}) {
+		t.Errorf("the receiver saw %q", seen)
+	}
+	e.verified()
+}
+
+func TestTransientAnswersAreTriedAgain(t *testing.T) {
+	e, r := startEngine(t, nil), newReceiver(t, 503, 302)
+	e.endpoint(r.URL, nil)
+	got := e.send("a", "x")
+	d, attempts := e.ended(got.ID, 1)
+	if d.State != posthaste.StateDelivered || d.Attempts != 3 || len(attempts) != 3 {
+		t.Fatalf("delivery %+v, attempts %+v", d, attempts)
+	}
+	if !slices.Equal(r.numbers, []string{"1", "2", "3"}) {
+		t.Errorf("the receiver saw the numbers %v", r.numbers)
+	}
+	e.verified()
+}
+
+func TestADeadDeliveryIsReplayedWithAFreshScheduleAndNumbersThatGoOn(t *testing.T) {
+	e, r := startEngine(t, nil), newReceiver(t, 500, 500, 500, 500)
+	e.endpoint(r.URL, nil)
+	got := e.send("a", "x")
+	d, _ := e.ended(got.ID, 1)
+	if d.State != posthaste.StateDead || d.Reason != posthaste.ReasonExhausted || d.Attempts != 3 {
+		t.Fatalf("delivery %+v", d)
+	}
+	results := make(chan error, 50)
+	for range 50 {
+		go func() { results <- e.Replay(t.Context(), e.tenant, d.ID) }()
+	}
+	counts := map[posthaste.Code]int{}
+	for range 50 {
+		counts[posthaste.CodeOf(<-results)]++
+	}
+	if counts[""] != 1 || counts[posthaste.CodeNotDead] != 49 {
+		t.Errorf("50 replays at once: %v", counts)
+	}
+	d, attempts := e.ended(got.ID, 1)
+	if d.State != posthaste.StateDelivered || d.Attempts != 5 || len(attempts) != 5 {
+		t.Errorf("after the replay: %+v with %d attempts", d, len(attempts))
+	}
+	e.verified()
+}
+
+func TestPermanentAnswersEndAtOnceAnd410DisablesTheEndpoint(t *testing.T) {
+	e, r := startEngine(t, nil), newReceiver(t, 400, 410)
+	row := e.endpoint(r.URL, nil)
+	d, _ := e.ended(e.send("a", "x").ID, 1)
+	if d.State != posthaste.StateDead || d.Reason != posthaste.ReasonPermanent || d.Attempts != 1 {
+		t.Errorf("after 400: %+v", d)
+	}
+	d, _ = e.ended(e.send("a", "x").ID, 1)
+	if d.State != posthaste.StateDead || d.Reason != posthaste.ReasonGone {
+		t.Errorf("after 410: %+v", d)
+	}
+	e.eventually(5*time.Second, "the endpoint is disabled", func() bool {
+		got, err := e.store.Endpoint(t.Context(), e.tenant.No, row.ID)
+		return err == nil && got.Disabled && strings.Contains(got.DisabledReason, "410")
+	})
+	if got := e.send("a", "x"); got.Deliveries != 0 {
+		t.Errorf("a disabled endpoint got a delivery: %+v", got)
+	}
+	e.verified()
+}
+
+func TestMoreThanALaneHoldsGoesThroughDue(t *testing.T) {
+	e, r := startEngine(t, nil), newReceiver(t)
+	e.endpoint(r.URL, func(d *posthaste.Definition) { d.MaxInFlight = 1 })
+	const n = 300
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { e.send("a", fmt.Sprint(i)) })
+	}
+	wg.Wait()
+	e.eventually(20*time.Second, "all have arrived", func() bool { return len(r.seen()) == n })
+	seen := r.seen()
+	slices.Sort(seen)
+	if distinct := len(slices.Compact(seen)); distinct != n {
+		t.Errorf("%d distinct events of %d", distinct, n)
+	}
+	e.verified()
+}
+
+func TestAnUnknownCommitIsRunAgainAndAnsweredAsNew(t *testing.T) {
+	e, r := startEngine(t, nil), newReceiver(t)
+	e.endpoint(r.URL, nil)
+	var failed atomic.Int32
+	after := func(_ store.AcceptParams, got store.Accepted, err error) (store.Accepted, error) {
+		if failed.Add(1) == 1 {
+			return store.Accepted{}, store.ErrUnavailable // committed, but the answer is lost
+		}
+		return got, err
+	}
+	e.flaky.accept.Store(&after)
+	for _, key := range []string{"", "k"} {
+		failed.Store(0)
+		got, err := e.Accept(t.Context(), Submission{Tenant: e.tenant, Event: posthaste.Event{Type: "a", Payload: []byte("x"), IdempotencyKey: key}})
+		if err != nil || got.Duplicate || got.Deliveries != 1 {
+			t.Fatalf("key %q: %+v, %v", key, got, err)
+		}
+		if d, _ := e.ended(got.ID, 1); d.State != posthaste.StateDelivered || d.Attempts != 1 {
+			t.Errorf("key %q: %+v", key, d)
+		}
+	}
+	if n := len(r.seen()); n != 2 {
+		t.Errorf("arrived %d times, want 2", n)
+	}
+	e.verified()
+}
+
+func TestACommitThatWasGivenUpIsFoundAndDelivered(t *testing.T) {
+	e, r := startEngine(t, nil), newReceiver(t)
+	e.endpoint(r.URL, nil)
+	after := func(store.AcceptParams, store.Accepted, error) (store.Accepted, error) {
+		return store.Accepted{}, store.ErrUnavailable
+	}
+	e.flaky.accept.Store(&after)
+	_, err := e.Accept(t.Context(), Submission{Tenant: e.tenant, Event: posthaste.Event{Type: "a", Payload: []byte("x")}})
+	if posthaste.CodeOf(err) != posthaste.CodeUnavailable {
+		t.Fatalf("accept: %v", err)
+	}
+	e.flaky.accept.Store(nil)
+	e.ledger.mu.Lock() // the statement can't be under way any more
+	for _, entry := range e.ledger.open[e.ledger.head:] {
+		entry.abandonedAt -= abandonAfter
+	}
+	e.ledger.mu.Unlock()
+	e.eventually(10*time.Second, "the event has arrived", func() bool { return len(r.seen()) == 1 })
+	e.verified()
+}
+
+func TestAnOutcomeThatTheDatabaseRefusesDoesNotStopTheOthers(t *testing.T) {
+	e, r := startEngine(t, nil), newReceiver(t)
+	e.endpoint(r.URL, nil)
+	bad := errors.New("the database refuses this")
+	before := func(p store.SettleParams) error {
+		for _, s := range p.Settlements {
+			if s.Attempt != nil && len(s.Attempt.ResponseHeaders) > 0 && s.Lease.Delivery.Time().UnixMilli()%2 == 0 {
+				return bad
+			}
+		}
+		return nil
+	}
+	e.flaky.settle.Store(&before)
+	var ids []posthaste.ID
+	for i := range 40 {
+		ids = append(ids, e.send("a", fmt.Sprint(i)).ID)
+	}
+	for _, id := range ids {
+		d, attempts := e.ended(id, 1)
+		if d.State != posthaste.StateDelivered || len(attempts) != 1 {
+			t.Fatalf("%+v, %+v", d, attempts)
+		}
+		refused := id.Time().UnixMilli()%2 == 0
+		if got := strings.HasPrefix(attempts[0].Error, "unrecordable: "); got != refused {
+			t.Errorf("refused %v, recorded %+v", refused, attempts[0])
+		}
+	}
+	e.verified()
+}
+
+func TestAReplicaThatWasReclaimedTakesANewEpochAndLosesNothing(t *testing.T) {
+	e, r := startEngine(t, nil), newReceiver(t)
+	e.endpoint(r.URL, nil)
+	e.send("a", "before")
+	old := e.epoch()
+	beat, err := e.store.Beat(t.Context(), store.BeatParams{Epoch: old})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.store.Reclaim(t.Context(), store.ReclaimParams{Dead: old, SeenBeatAt: beat.Replicas[0].BeatAt, Now: beat.Now}); err != nil {
+		t.Fatalf("reclaim: %v", err)
+	}
+	e.send("a", "after") // its accept is fenced, and runs again under the new epoch
+	if e.epoch() == old {
+		t.Error("still the old epoch")
+	}
+	e.eventually(10*time.Second, "both have arrived", func() bool {
+		seen := r.seen()
+		return slices.Contains(seen, "before") && slices.Contains(seen, "after")
+	})
+	e.eventually(10*time.Second, "nothing is leased", func() bool { return len(e.lanes.remaining()) == 0 })
+	e.verified()
+}
+
+func TestWithoutAFreshBeatNothingStarts(t *testing.T) {
+	e, r := startEngine(t, nil), newReceiver(t)
+	e.endpoint(r.URL, nil)
+	e.flaky.away.Store(true)
+	e.life.mu.Lock()
+	e.life.beatAt = sinceBoot() - store.FreshBeat // as if the last beat was that long ago
+	e.life.mu.Unlock()
+	done := make(chan Receipt, 1)
+	go func() { done <- e.send("a", "x") }()
+	receipt := <-done
+	if receipt.Deliveries != 1 {
+		t.Fatalf("%+v", receipt)
+	}
+	if e.Ready() == nil {
+		t.Error("ready without a fresh beat")
+	}
+	if n := len(r.seen()); n != 0 {
+		t.Error("an attempt started without a fresh beat")
+	}
+	e.flaky.away.Store(false)
+	if d, _ := e.ended(receipt.ID, 1); d.State != posthaste.StateDelivered {
+		t.Errorf("%+v", d)
+	}
+	e.verified()
+}
+
+func TestPausedWaitsResumedGoesDeletedDies(t *testing.T) {
+	e, r := startEngine(t, nil), newReceiver(t)
+	row := e.endpoint(r.URL, nil)
+	set := func(paused bool) {
+		t.Helper()
+		if _, err := e.ChangeEndpoint(t.Context(), e.tenant, row.ID, func(ep *posthaste.Endpoint) error { ep.Paused = paused; return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(true)
+	first := e.send("a", "first")
+	if first.Deliveries != 1 || len(r.seen()) != 0 {
+		t.Errorf("paused: %+v, arrived %v", first, r.seen())
+	}
+	set(false)
+	if d, _ := e.ended(first.ID, 1); d.State != posthaste.StateDelivered {
+		t.Errorf("resumed: %+v", d)
+	}
+	set(true)
+	second := e.send("a", "second")
+	if err := e.DeleteEndpoint(t.Context(), e.tenant, row.ID); err != nil {
+		t.Fatal(err)
+	}
+	if d, _ := e.ended(second.ID, 1); d.State != posthaste.StateDead || d.Reason != posthaste.ReasonEndpointDeleted {
+		t.Errorf("deleted: %+v", d)
+	}
+	if err := e.Replay(t.Context(), e.tenant, second.ID.Delivery(1)); posthaste.CodeOf(err) != posthaste.CodeEndpointDeleted {
+		t.Errorf("replay at a deleted endpoint: %v", err)
+	}
+	e.verified()
+}
+
+func TestRetryAfterIsHonoured(t *testing.T) {
+	e, r := startEngine(t, nil), newReceiver(t, 503)
+	r.header.Set("Retry-After", "1")
+	e.endpoint(r.URL, nil)
+	began := time.Now()
+	got := e.send("a", "x")
+	if d, _ := e.ended(got.ID, 1); d.State != posthaste.StateDelivered {
+		t.Fatalf("%+v", d)
+	}
+	if took := time.Since(began); took < time.Second {
+		t.Errorf("tried again after %v, Retry-After was 1 s", took)
+	}
+	e.verified()
+}
+
+func TestARunEndsAtItsDeadline(t *testing.T) {
+	e, r := startEngine(t, nil), newReceiver(t, 500, 500, 500, 500)
+	e.endpoint(r.URL, func(d *posthaste.Definition) {
+		d.Retry.Schedule = []posthaste.Duration{posthaste.Duration(time.Hour)}
+		d.Retry.Deadline = posthaste.Duration(300 * time.Millisecond)
+	})
+	d, attempts := e.ended(e.send("a", "x").ID, 1)
+	if d.State != posthaste.StateDead || d.Reason != posthaste.ReasonExpired || len(attempts) != 1 {
+		t.Errorf("%+v with %d attempts", d, len(attempts))
+	}
+	e.verified()
+}
+
+func TestStoppingGivesBackWhatHasNotStarted(t *testing.T) {
+	release := make(chan struct{})
+	slow := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	t.Cleanup(slow.Close)
+	e := startEngine(t, nil)
+	e.endpoint(slow.URL, func(d *posthaste.Definition) { d.MaxInFlight = 2 })
+	var ids []posthaste.ID
+	for i := range 8 {
+		ids = append(ids, e.send("a", fmt.Sprint(i)).ID)
+	}
+	e.eventually(5*time.Second, "two are under way", func() bool { running, _ := e.lanes.counts(); return running == 2 })
+	go func() { <-e.acceptClosed; close(release) }()
+	e.stop()
+	delivered, waiting := 0, 0
+	for _, id := range ids {
+		switch d := e.delivery(id, 1); {
+		case d.State == posthaste.StateDelivered && d.Attempts == 1:
+			delivered++
+		case d.State == posthaste.StatePending && !d.Leased && d.Attempts == 0:
+			waiting++
+		default:
+			t.Errorf("neither delivered nor given back: %+v", d)
+		}
+	}
+	if delivered != 2 || waiting != 6 {
+		t.Errorf("delivered %d, given back %d; want 2 and 6", delivered, waiting)
+	}
+	e.verified()
+}
+
+func TestOneSlowEndpointDoesNotDelayAnother(t *testing.T) {
+	release := make(chan struct{})
+	slow := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	t.Cleanup(slow.Close)
+	t.Cleanup(func() { close(release) })
+	e, r := startEngine(t, func(c *Config) { c.MaxInFlight = 32; c.Grace = time.Second }), newReceiver(t)
+	e.endpoint(slow.URL, func(d *posthaste.Definition) { d.EventTypes = []string{"slow"} })
+	e.endpoint(r.URL, func(d *posthaste.Definition) { d.EventTypes = []string{"fast"} })
+	for range 200 {
+		e.send("slow", "x")
+	}
+	began := time.Now()
+	for range 20 {
+		e.send("fast", "y")
+	}
+	e.eventually(5*time.Second, "the fast ones have arrived", func() bool { return len(r.seen()) == 20 })
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("20 events beside a hanging endpoint took %v", took)
+	}
+}

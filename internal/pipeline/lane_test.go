@@ -1,0 +1,159 @@
+package pipeline
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/internal/store"
+)
+
+// rig is a set of lanes whose workers wait until the test lets them end.
+type rig struct {
+	*lanes
+	minter  posthaste.Minter
+	mu      sync.Mutex
+	running map[store.EndpointNo]int
+	most    map[store.EndpointNo]int
+	order   []store.EndpointNo
+	started chan store.EndpointNo
+	end     chan struct{}
+	worked  atomic.Int64
+}
+
+func newRig(maxInFlight int) *rig {
+	r := &rig{
+		running: map[store.EndpointNo]int{}, most: map[store.EndpointNo]int{},
+		started: make(chan store.EndpointNo, 10_000), end: make(chan struct{}),
+	}
+	r.lanes = newLanes(maxInFlight, func(it *item) {
+		no := it.lease.Endpoint
+		r.mu.Lock()
+		r.running[no]++
+		r.most[no] = max(r.most[no], r.running[no])
+		r.order = append(r.order, no)
+		r.mu.Unlock()
+		r.started <- no
+		<-r.end
+		r.mu.Lock()
+		r.running[no]--
+		r.mu.Unlock()
+		r.worked.Add(1)
+		r.settled([]*item{it})
+	})
+	return r
+}
+
+// offer reserves room and pushes as many items as fit; it returns how many.
+func (r *rig) offer(no store.EndpointNo, slots, n int) int {
+	n = r.reserve(no, slots, n)
+	items := make([]*item, n)
+	for i := range items {
+		items[i] = &item{lease: store.Lease{Endpoint: no, Delivery: r.minter.Mint(testNow).Delivery(1)}}
+	}
+	r.push(items)
+	return n
+}
+
+func (r *rig) finish(t *testing.T, n int64) {
+	t.Helper()
+	close(r.end)
+	r.workers.Wait()
+	if got := r.worked.Load(); got != n {
+		t.Errorf("worked off %d items, want %d", got, n)
+	}
+	if r.room != 0 || r.waiting != 0 || r.runs() != 0 || len(r.byNo) != 0 || len(r.held) != 0 {
+		t.Errorf("left behind: room %d, waiting %d, lanes %d, held %d", r.room, r.waiting, len(r.byNo), len(r.held))
+	}
+}
+
+func (r *rig) runs() int { n, _ := r.counts(); return n }
+
+func TestLaneTakesItsSlotsAndFourTimesThatWaiting(t *testing.T) {
+	r := newRig(100)
+	if n := r.offer(1, 4, 1000); n != 20 {
+		t.Errorf("a lane of 4 slots took %d, want 4 under way and 16 waiting", n)
+	}
+	for range 4 {
+		<-r.started
+	}
+	if running, waiting := r.counts(); running != 4 || waiting != 16 {
+		t.Errorf("running %d, waiting %d", running, waiting)
+	}
+	if n := r.offer(1, 4, 1); n != 0 {
+		t.Errorf("a full lane took %d more", n)
+	}
+	r.finish(t, 20)
+	if r.most[1] != 4 {
+		t.Errorf("at most %d ran at once, want 4", r.most[1])
+	}
+}
+
+func TestLanesTakeTurns(t *testing.T) {
+	r := newRig(1)
+	a := r.offer(1, 1, 5)
+	b := r.offer(2, 1, 5)
+	c := r.offer(3, 1, 5)
+	r.finish(t, int64(a+b+c))
+	for i, no := range r.order[1 : len(r.order)-1] {
+		if no == r.order[i] {
+			t.Errorf("endpoint %d ran twice in a row while others waited: %v", no, r.order)
+		}
+	}
+}
+
+func TestOneLaneCannotFillTheEngine(t *testing.T) {
+	r := newRig(10)
+	hog := r.offer(1, 4, 1000)
+	for range 4 {
+		<-r.started
+	}
+	other := r.offer(2, 4, 3)
+	for range 3 {
+		if no := <-r.started; no != 2 {
+			t.Fatalf("endpoint %d started, want the other one", no)
+		}
+	}
+	r.finish(t, int64(hog+other))
+}
+
+func TestASlowLaneIsGivenNoMoreThanItCanWorkOff(t *testing.T) {
+	l := &lane{slots: 16, pace: maxLaneWait}
+	if got := l.capacity(); got != 32 {
+		t.Errorf("capacity at a pace of one attempt in 15 s = %d, want its slots and one round of waiting", got)
+	}
+	l.pace = 0
+	if got := l.capacity(); got != 80 {
+		t.Errorf("capacity of an unknown pace = %d, want 80", got)
+	}
+}
+
+func TestStoppedLanesStartNothingAndGiveBackWhatWaits(t *testing.T) {
+	r := newRig(2)
+	r.offer(1, 2, 10)
+	<-r.started
+	<-r.started
+	r.stop()
+	back := r.recall(func(*item) bool { return true })
+	if len(back) != 8 {
+		t.Errorf("gave back %d, want 8", len(back))
+	}
+	if n := r.reserve(1, 2, 1); n != 0 {
+		t.Error("stopped lanes gave out room")
+	}
+	r.settled(back)
+	r.finish(t, 2)
+}
+
+func TestUnreservedRoomIsFree(t *testing.T) {
+	r := newRig(2)
+	if n := r.reserve(1, 2, 100); n != 10 {
+		t.Fatalf("reserved %d", n)
+	}
+	r.unreserve(1, 10)
+	if n := r.roomOf(1, 2); n != 10 {
+		t.Errorf("room after giving it back = %d, want 10", n)
+	}
+	r.finish(t, 0)
+}

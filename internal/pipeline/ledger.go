@@ -1,0 +1,102 @@
+package pipeline
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/posthaste-dev/posthaste"
+)
+
+// ledger knows which ids of this process are not resolved yet: being committed,
+// or born leased and not settled. Minting and noting are one step, so that the
+// low-water mark can never pass an id that is about to be used.
+type ledger struct {
+	mu     sync.Mutex
+	minter posthaste.Minter
+	open   []*entry // in the order of their ids; resolved ones leave when they are the first
+	head   int
+}
+
+// entry is one minted event id. It is resolved when nothing holds it.
+type entry struct {
+	id    posthaste.ID
+	holds int // 1 while uncommitted, and 1 for each delivery born leased and not settled
+
+	// abandonedAt is set when the outcome of its commit never became known and
+	// its sender was told so: sinceBoot of that moment, else 0.
+	abandonedAt time.Duration
+}
+
+// mint makes an id and holds it once.
+func (l *ledger) mint(now time.Time) *entry {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := &entry{id: l.minter.Mint(now), holds: 1}
+	l.open = append(l.open, e)
+	return e
+}
+
+// hold adds n holds to an entry that is held.
+func (l *ledger) hold(e *entry, n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e.holds += n
+}
+
+// release takes one hold off an entry; nil is allowed.
+func (l *ledger) release(e *entry) {
+	if e == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e.holds--
+}
+
+// abandon keeps an entry open whose commit may or may not have happened.
+func (l *ledger) abandon(e *entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e.abandonedAt = sinceBoot()
+}
+
+// abandonAfter is how long after it was given up a commit may still take
+// effect: longer than any statement may run.
+const abandonAfter = 15 * time.Second
+
+// lowWater returns the lowest id that is not resolved, or, if all are, one that
+// is above every id minted so far, and the abandoned entries below it whose
+// fate the database can now tell.
+func (l *ledger) lowWater(now time.Time) (posthaste.ID, []*entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var abandoned []*entry
+	ripe := sinceBoot() - abandonAfter
+	for i, e := range l.open[l.head:] {
+		switch {
+		case e.holds <= 0:
+			if i == 0 && len(abandoned) == 0 {
+				l.head++
+			}
+		case e.abandonedAt != 0 && e.abandonedAt <= ripe:
+			abandoned = append(abandoned, e)
+		default:
+			l.compact()
+			return e.id, abandoned
+		}
+	}
+	l.compact()
+	return l.minter.Mint(now), abandoned
+}
+
+// compact gives back the space before head once it is most of the slice.
+func (l *ledger) compact() {
+	for l.head < len(l.open) && l.open[l.head].holds <= 0 {
+		l.head++
+	}
+	if l.head > 1024 && l.head > len(l.open)/2 {
+		l.open = slices.Clone(l.open[l.head:])
+		l.head = 0
+	}
+}

@@ -1,0 +1,226 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/internal/deliver"
+	"github.com/posthaste-dev/posthaste/internal/retry"
+	"github.com/posthaste-dev/posthaste/internal/store"
+)
+
+// endpoint is one endpoint as it stands in memory: immutable; a change makes a
+// new one. Work that was leased under an older version looks here before it starts.
+type endpoint struct {
+	row       store.EndpointRow
+	target    *deliver.Target // nil for a deleted one
+	transient retry.StatusSet
+	unusable  error // why there is no target: a secret that can't be opened
+}
+
+func (e *endpoint) deleted() bool { return !e.row.DeletedAt.IsZero() }
+
+// open reports whether work of the endpoint may start now.
+func (e *endpoint) open() bool { return !e.deleted() && !e.row.Paused && !e.row.Disabled }
+
+// routes is the snapshot of one tenant's endpoints at a routing version.
+type routes struct {
+	tenant  store.TenantNo
+	version int64
+	byNo    map[store.EndpointNo]*endpoint
+	byID    map[posthaste.ID]*endpoint
+	ordered []*endpoint // by number, without deleted ones
+}
+
+// match returns the endpoints an event goes to: those named, or those that
+// subscribe to its type. Disabled ones get nothing; paused ones get deliveries that wait.
+func (r *routes) match(eventType string, named []posthaste.ID) ([]*endpoint, []posthaste.Problem) {
+	var out []*endpoint
+	if len(named) == 0 {
+		for _, e := range r.ordered {
+			if !e.row.Disabled && e.row.Matches(eventType) {
+				out = append(out, e)
+			}
+		}
+		return out, nil
+	}
+	var problems []posthaste.Problem
+	for _, id := range named {
+		e := r.byID[id]
+		switch {
+		case e == nil || e.deleted():
+			problems = append(problems, posthaste.Problem{
+				Field: "Posthaste-Endpoint", Message: fmt.Sprintf("names %s, which this tenant does not have", id.Print(posthaste.KindEndpoint)),
+				Hint: "list the endpoints with GET /v1/endpoints",
+			})
+		case !e.row.Disabled && !slices.Contains(out, e):
+			out = append(out, e)
+		}
+	}
+	slices.SortFunc(out, func(a, b *endpoint) int { return int(a.row.No) - int(b.row.No) })
+	return out, problems
+}
+
+// routing keeps the snapshots of the tenants in use, and the tenants' names.
+// It is loaded from the store on first use, and again whenever an accept, a claim
+// or a heartbeat says that a tenant has moved on.
+type routing struct {
+	store   store.Store
+	prepare func(store.EndpointRow) *endpoint
+
+	mu      sync.RWMutex
+	tenants map[store.TenantNo]*routes
+	byNo    map[store.EndpointNo]*endpoint
+	names   map[string]store.TenantRow
+	loading sync.Mutex // one load at a time: a later version is never overwritten by an earlier one
+
+	changed func(before, after *endpoint) // before is nil for a new one
+}
+
+func newRouting(s store.Store, prepare func(store.EndpointRow) *endpoint) *routing {
+	return &routing{
+		store: s, prepare: prepare,
+		tenants: map[store.TenantNo]*routes{}, byNo: map[store.EndpointNo]*endpoint{}, names: map[string]store.TenantRow{},
+		changed: func(_, _ *endpoint) {},
+	}
+}
+
+// tenant returns a tenant by name. Names never change, so they are kept.
+func (r *routing) tenant(ctx context.Context, name string) (store.TenantRow, error) {
+	r.mu.RLock()
+	row, ok := r.names[name]
+	r.mu.RUnlock()
+	if ok {
+		return row, nil
+	}
+	row, err := r.store.Tenant(ctx, name)
+	if err != nil {
+		return row, err
+	}
+	r.mu.Lock()
+	r.names[name] = row
+	r.mu.Unlock()
+	return row, nil
+}
+
+// of returns the snapshot of a tenant in memory, or nil.
+func (r *routing) of(tenant store.TenantNo) *routes {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.tenants[tenant]
+}
+
+// ensure returns the snapshot of a tenant, loaded if need be.
+func (r *routing) ensure(ctx context.Context, tenant store.TenantNo) (*routes, error) {
+	if known := r.of(tenant); known != nil {
+		return known, nil
+	}
+	return r.load(ctx, store.TenantVersion{Tenant: tenant, Version: -1})
+}
+
+// load brings the snapshot of a tenant up to at least the given version.
+func (r *routing) load(ctx context.Context, want store.TenantVersion) (*routes, error) {
+	r.loading.Lock()
+	defer r.loading.Unlock()
+	old := r.of(want.Tenant)
+	if old != nil && old.version >= want.Version {
+		return old, nil
+	}
+	next := &routes{tenant: want.Tenant, byNo: map[store.EndpointNo]*endpoint{}, byID: map[posthaste.ID]*endpoint{}}
+	if old != nil {
+		next.version = old.version
+		maps.Copy(next.byNo, old.byNo)
+	} else {
+		next.version = -1
+	}
+	news, err := r.store.Routing(ctx, want.Tenant, next.version)
+	if err != nil {
+		return nil, fmt.Errorf("load the endpoints of tenant %d: %w", want.Tenant, err)
+	}
+	next.version = news.Version
+	var after []*endpoint
+	for _, row := range news.Endpoints {
+		e := r.prepare(row)
+		next.byNo[row.No] = e
+		after = append(after, e)
+	}
+	for _, e := range next.byNo {
+		next.byID[e.row.ID] = e
+		if !e.deleted() {
+			next.ordered = append(next.ordered, e)
+		}
+	}
+	slices.SortFunc(next.ordered, func(a, b *endpoint) int { return int(a.row.No) - int(b.row.No) })
+
+	before := make([]*endpoint, len(after))
+	r.mu.Lock()
+	r.tenants[want.Tenant] = next
+	for i, e := range after {
+		before[i] = r.byNo[e.row.No]
+		r.byNo[e.row.No] = e
+	}
+	r.mu.Unlock()
+	for i, e := range after {
+		r.changed(before[i], e)
+	}
+	return next, nil
+}
+
+// refresh loads every tenant that is said to have moved on.
+func (r *routing) refresh(ctx context.Context, newer []store.TenantVersion) error {
+	for _, v := range newer {
+		if _, err := r.load(ctx, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endpoint returns an endpoint by number, loading its tenant if need be.
+func (r *routing) endpoint(ctx context.Context, no store.EndpointNo) (*endpoint, error) {
+	if e := r.current(no); e != nil {
+		return e, nil
+	}
+	row, err := r.store.EndpointByNo(ctx, no)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil //nolint:nilnil // an absent endpoint is an answer: its work is ended
+	}
+	if err != nil {
+		return nil, err
+	}
+	known, err := r.ensure(ctx, row.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	return known.byNo[no], nil
+}
+
+// current returns an endpoint as it is in memory, or nil.
+func (r *routing) current(no store.EndpointNo) *endpoint {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.byNo[no]
+}
+
+// versions returns the versions in memory, for a heartbeat to compare.
+func (r *routing) versions() []store.TenantVersion {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	out := make([]store.TenantVersion, 0, len(r.tenants))
+	for no, t := range r.tenants {
+		out = append(out, store.TenantVersion{Tenant: no, Version: t.version})
+	}
+	slices.SortFunc(out, func(a, b store.TenantVersion) int { return int(a.Tenant) - int(b.Tenant) })
+	return out
+}
+
+// deadlineOf returns when a run that begins now ends.
+func (e *endpoint) deadlineOf(now time.Time) time.Time {
+	return now.Add(time.Duration(e.row.Retry.Deadline))
+}

@@ -1,0 +1,344 @@
+// Package pipeline is the life of an event, file by file in order: accept (with
+// match), lane, claim, attempt, settle, sweep, beat, reclaim and reconcile; and
+// beside it replay, chores (retention) and the changes of endpoints.
+//
+//	accept ─► COMMIT ─► lane ─► attempt ─► settle ─► COMMIT
+//	             └► due ─► claim ─┘   ▲ sweep finds due work
+//
+// The database is the truth and the referee; everything here is disposable. What
+// this package forgets, the low-water mark, reclaim and the reconciler find.
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/internal/deliver"
+	"github.com/posthaste-dev/posthaste/internal/keyring"
+	"github.com/posthaste-dev/posthaste/internal/store"
+	"github.com/posthaste-dev/posthaste/internal/telemetry"
+)
+
+// Config is what a pipeline is made of. Store, Sender, Keyring and Replica are required.
+type Config struct {
+	Store   store.Store
+	Sender  *deliver.Sender
+	Keyring *keyring.Keyring
+
+	// Replica is the name that attempts are recorded under.
+	Replica string
+
+	// Log takes one wide line for each event accepted and each attempt.
+	// Default: they are thrown away.
+	Log *slog.Logger
+
+	// Metrics are counted into. Default: new ones.
+	Metrics *telemetry.Metrics
+
+	// MaxInFlight is the number of attempts under way at once. Default: 512.
+	MaxInFlight int
+
+	// Grace is how long Run may take to end once its context has ended: attempts under
+	// way get until three seconds before its end. Default: 30s.
+	Grace time.Duration
+
+	// IdleSweep is the time between two walks of the reconciler. Default: 15m.
+	IdleSweep time.Duration
+
+	// Retention is how long events, deliveries and attempts are kept. Default: 720h.
+	Retention time.Duration
+	// DeadRetention is how long dead letters are kept. Default: 2160h.
+	DeadRetention time.Duration
+	// IdempotencyWindow is how long idempotency keys are kept. Default: Retention.
+	IdempotencyWindow time.Duration
+
+	// Now is the wall clock. Default: time.Now.
+	Now func() time.Time
+}
+
+func (c Config) withDefaults() Config {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Metrics == nil {
+		c.Metrics = telemetry.NewMetrics()
+	}
+	if c.MaxInFlight <= 0 {
+		c.MaxInFlight = 512
+	}
+	for _, d := range []struct {
+		value    *time.Duration
+		fallback time.Duration
+	}{
+		{&c.Grace, 30 * time.Second}, {&c.IdleSweep, 15 * time.Minute},
+		{&c.Retention, 720 * time.Hour}, {&c.DeadRetention, 2160 * time.Hour},
+	} {
+		if *d.value <= 0 {
+			*d.value = d.fallback
+		}
+	}
+	if c.IdempotencyWindow <= 0 {
+		c.IdempotencyWindow = c.Retention
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return c
+}
+
+// Pipeline is a running engine on one database. Make it with [New], start it with
+// [Pipeline.Run].
+type Pipeline struct {
+	cfg     Config
+	store   store.Store
+	sender  *deliver.Sender
+	keyring *keyring.Keyring
+	log     *slog.Logger
+	metrics *telemetry.Metrics
+
+	clock   clock
+	ids     posthaste.Minter // of endpoints; events are minted by the ledger
+	ledger  ledger
+	load    load
+	routing *routing
+	lanes   *lanes
+	agenda  *agenda
+	waker   *waker
+	basket  *outbasket
+	life    *life
+	beating sync.Mutex
+
+	submissions   chan *submission
+	acceptClosed  chan struct{} // closed when nothing is accepted any more
+	closeAccept   sync.Once
+	committerDone chan struct{} // closed when the accept committer has ended
+	reconcileSoon chan struct{}
+	nextExpiry    map[store.EndpointNo]time.Time // the sweep's own: when a closed endpoint is walked next
+
+	starting     context.Context //nolint:containedctx // ends when no attempt may start any more
+	stopStarting context.CancelFunc
+	attempting   context.Context //nolint:containedctx // ends when attempts under way are cut short
+	stopAttempts context.CancelFunc
+	graceOver    context.Context //nolint:containedctx // ends when Run has to return
+	endGrace     context.CancelFunc
+	tasks        sync.WaitGroup // short work beside the loops
+}
+
+var errStopping = &posthaste.Error{
+	Code: posthaste.CodeUnavailable, Message: "the engine is stopping", Hint: "try again after the seconds in Retry-After",
+}
+
+// New makes a pipeline. It does not touch the database yet.
+func New(cfg Config) (*Pipeline, error) {
+	cfg = cfg.withDefaults()
+	if cfg.Store == nil || cfg.Sender == nil || cfg.Keyring == nil || cfg.Replica == "" {
+		return nil, errors.New("make a pipeline: Store, Sender, Keyring and Replica are required")
+	}
+	p := &Pipeline{
+		cfg: cfg, store: cfg.Store, sender: cfg.Sender, keyring: cfg.Keyring, log: cfg.Log, metrics: cfg.Metrics,
+		clock:  clock{wall: cfg.Now},
+		agenda: newAgenda(), waker: newWaker(), basket: newOutbasket(), life: newLife(),
+		submissions: make(chan *submission, maxUncommitted), acceptClosed: make(chan struct{}), committerDone: make(chan struct{}),
+		reconcileSoon: make(chan struct{}, 1), nextExpiry: map[store.EndpointNo]time.Time{},
+	}
+	p.routing = newRouting(cfg.Store, p.prepareEndpoint)
+	p.routing.changed = p.routingChanged
+	p.lanes = newLanes(cfg.MaxInFlight, p.work)
+	p.starting, p.stopStarting = context.WithCancel(context.Background())
+	p.attempting, p.stopAttempts = context.WithCancel(context.Background())
+	p.graceOver, p.endGrace = context.WithCancel(context.Background())
+	return p, nil
+}
+
+// Store returns the database, for reading.
+func (p *Pipeline) Store() store.Store { return p.store }
+
+// Metrics returns what is counted into.
+func (p *Pipeline) Metrics() *telemetry.Metrics { return p.metrics }
+
+// Ready returns nil when the engine can take and deliver events, else why not.
+func (p *Pipeline) Ready() error {
+	if err := p.acceptable(); err != nil {
+		return err
+	}
+	if !p.life.fresh(p.epoch()) {
+		return errors.New("no fresh heartbeat: the database is away or slow")
+	}
+	return nil
+}
+
+// acceptable returns why events can't be taken at all, or nil.
+func (p *Pipeline) acceptable() error {
+	select {
+	case <-p.acceptClosed:
+		return errStopping
+	default:
+	}
+	switch {
+	case p.epoch() == 0:
+		return &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "the engine is starting", Hint: "try again after the seconds in Retry-After"}
+	case p.clock.tooFarOff():
+		return &posthaste.Error{
+			Code: posthaste.CodeUnavailable, Message: "this machine's clock is more than an hour off the database's", Hint: "set the clock",
+		}
+	}
+	return nil
+}
+
+// Run works until ctx ends, then shuts down within the grace: nothing is
+// accepted any more, attempts under way end and are recorded, and what was leased and not
+// started is given back. It returns an error only if it could not begin.
+func (p *Pipeline) Run(ctx context.Context) error {
+	if err := p.begin(ctx); err != nil {
+		return err
+	}
+	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWork()
+	settle, stopSettle := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopSettle()
+
+	var committer, beat, loops sync.WaitGroup
+	accept, stopAccept := context.WithCancel(work)
+	defer stopAccept()
+	committer.Go(func() { p.runAccept(accept) })
+	go p.runSettle(settle)
+	beats, stopBeats := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopBeats()
+	beat.Go(func() { p.runBeat(beats) })
+	for _, loop := range []func(context.Context){
+		p.runSweep, p.runWaker, p.runListen, p.runReconcile, p.runAudit, p.runChores, p.runGauges,
+	} {
+		loops.Go(func() { loop(work) })
+	}
+
+	<-ctx.Done()
+	p.log.Info("stopping", "grace", p.cfg.Grace)
+	graceTimer := time.AfterFunc(p.cfg.Grace, p.endGrace)
+	defer graceTimer.Stop()
+	p.closeAccept.Do(func() { close(p.acceptClosed) })
+	p.drainSubmissions()
+	stopAccept()
+	committer.Wait()
+	close(p.committerDone)
+	stopWork()
+	loops.Wait()
+	p.drainAttempts()
+	stopSettle()
+	<-p.basket.done
+	p.tasks.Wait()
+	stopBeats()
+	beat.Wait()
+	p.retire()
+	return nil
+}
+
+// begin registers and loads what is needed to be ready; it waits for the
+// database until ctx ends.
+func (p *Pipeline) begin(ctx context.Context) error {
+	for {
+		call, cancel := context.WithTimeout(ctx, 30*time.Second)
+		err := p.register(call)
+		if err == nil {
+			now := p.clock.Now()
+			err = p.store.MakePartitions(call, now, now.Add(partitionsAhead))
+		}
+		cancel()
+		switch {
+		case err == nil:
+			return p.renew(ctx)
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case !errors.Is(err, store.ErrUnavailable):
+			return fmt.Errorf("start: %w", err)
+		}
+		p.log.Warn("the database is not available; trying again", "err", err)
+		p.pause(ctx, time.Second)
+	}
+}
+
+// drainSubmissions waits until the committer has taken everything.
+func (p *Pipeline) drainSubmissions() {
+	for p.load.uncommitted.Load() > 0 && p.graceOver.Err() == nil {
+		p.pause(p.graceOver, 5*time.Millisecond)
+	}
+}
+
+// settleMargin is the part of the grace that is kept for recording what ended.
+const settleMargin = 3 * time.Second
+
+// drainAttempts lets nothing start, gives back what waits, and lets what is
+// under way end; what has not ended near the end of the grace is cut short.
+func (p *Pipeline) drainAttempts() {
+	p.lanes.stop()
+	p.stopStarting()
+	p.giveBack(p.lanes.recall(func(*item) bool { return true }), "shutdown")
+	ended := make(chan struct{})
+	go func() {
+		p.lanes.workers.Wait()
+		close(ended)
+	}()
+	patience := time.NewTimer(max(p.cfg.Grace-settleMargin, p.cfg.Grace/2))
+	defer patience.Stop()
+	select {
+	case <-ended:
+	case <-patience.C:
+		p.stopAttempts()
+		<-ended
+	}
+}
+
+// retire revokes what is still ours (attempts that were cut short) and deletes
+// the replica's row last.
+func (p *Pipeline) retire() {
+	ctx, cancel := context.WithTimeout(context.Background(), settleMargin)
+	defer cancel()
+	epoch := p.epoch()
+	if cut := p.lanes.remaining(); len(cut) > 0 {
+		n, err := p.store.Revoke(ctx, store.RevokeParams{Epoch: epoch, Deliveries: cut, Now: p.clock.Now()})
+		p.metrics.Lost.WithLabelValues("shutdown").Add(float64(n))
+		p.log.Warn("attempts were cut short by the end of the grace", "attempts", n, "err", err)
+	}
+	if err := p.store.Retire(ctx, epoch); err != nil {
+		p.log.Warn("the replica's row stays, for another replica to reclaim", "epoch", epoch, "err", err)
+		return
+	}
+	p.log.Info("stopped", "epoch", epoch)
+}
+
+// pastGrace reports whether a shutdown has used up its time.
+func (p *Pipeline) pastGrace(ctx context.Context) bool {
+	return ctx.Err() != nil && p.graceOver.Err() != nil
+}
+
+// pause waits, or returns early when ctx ends.
+func (p *Pipeline) pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// runGauges keeps the gauges up to date.
+func (p *Pipeline) runGauges(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		running, waiting := p.lanes.counts()
+		p.metrics.InFlight.Set(float64(running))
+		p.metrics.Waiting.Set(float64(waiting))
+		p.metrics.Uncommitted.Set(float64(p.load.uncommitted.Load()))
+		p.metrics.Unrecorded.Set(float64(p.load.unrecorded.Load()))
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/posthaste-dev/posthaste/internal/store"
+)
+
+const (
+	// silence is how long another replica's beat must stand still before its work
+	// is taken over, and how long our own beats must have been unbroken: after an
+	// outage of the database everybody's beats are old, and nobody is dead.
+	silence = 15 * time.Second
+	// sightings is how often the unchanged beat must have been read meanwhile.
+	sightings = 3
+)
+
+// sighting is what was seen of another replica. Values are compared, never
+// clocks.
+type sighting struct {
+	beatAt time.Time
+	since  time.Duration // sinceBoot when this beat was first read
+	reads  int
+}
+
+// lookAround notes the beats of the other replicas, decides who leads, and
+// reclaims the work of those that have fallen silent.
+func (p *Pipeline) lookAround(ctx context.Context, replicas []store.Replica) {
+	now := sinceBoot()
+	l := p.life
+	l.mu.Lock()
+	seen := map[store.Epoch]*sighting{}
+	var silent []store.Replica
+	leader := true
+	for _, r := range replicas {
+		if r.Epoch == l.epoch {
+			continue
+		}
+		s := l.others[r.Epoch]
+		if s == nil || !s.beatAt.Equal(r.BeatAt) {
+			s = &sighting{beatAt: r.BeatAt, since: now}
+		}
+		s.reads++
+		seen[r.Epoch] = s
+		quiet := now-s.since >= silence && s.reads >= sightings
+		if quiet && r.Busy && l.unbroken != 0 && now-l.unbroken >= silence {
+			silent = append(silent, r)
+			s.since = now // if this try fails, the next one comes after another silence
+		}
+		if r.Epoch < l.epoch && now-s.since < silence {
+			leader = false
+		}
+	}
+	l.others = seen
+	if leader != l.leader {
+		p.log.InfoContext(ctx, "chores", "epoch", l.epoch, "leader", leader)
+	}
+	l.leader = leader
+	l.mu.Unlock()
+	p.metrics.Leader.Set(map[bool]float64{true: 1}[leader])
+	p.waker.alone.Store(len(replicas) <= 1)
+	for _, r := range silent {
+		p.tasks.Go(func() { p.reclaim(ctx, r) }) // not here: a large reclaim must not hold up our own beat
+	}
+}
+
+// reclaim takes over what a silent replica held: each attempt number is
+// recorded as lost, and the deliveries are due.
+func (p *Pipeline) reclaim(ctx context.Context, dead store.Replica) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	now := p.clock.Now()
+	got, err := p.store.Reclaim(ctx, store.ReclaimParams{Dead: dead.Epoch, SeenBeatAt: dead.BeatAt, Now: now})
+	switch {
+	case errors.Is(err, store.ErrConflict): // it lives, or another replica was faster
+		return
+	case err != nil:
+		p.log.ErrorContext(ctx, "reclaim failed", "dead", dead.Name, "dead_epoch", dead.Epoch, "err", err)
+		return
+	}
+	p.metrics.Lost.WithLabelValues("reclaim").Add(float64(got.Deliveries))
+	p.log.WarnContext(ctx, "reclaimed", "dead", dead.Name, "dead_epoch", dead.Epoch, "deliveries", got.Deliveries)
+	for _, ep := range got.Endpoints {
+		p.agenda.note(ep, now, now)
+		p.waker.wake(ep)
+	}
+}
+
+func (p *Pipeline) isLeader() bool {
+	p.life.mu.Lock()
+	defer p.life.mu.Unlock()
+	return p.life.leader
+}

@@ -1,0 +1,190 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/internal/store"
+)
+
+const (
+	// reconcileStep is how many deliveries one statement looks at.
+	reconcileStep = 5000
+	// reconcileLag keeps the walk behind what is just being accepted.
+	reconcileLag = 5 * time.Second
+	// reconcileRest is the pause between steps: a backstop is in no hurry.
+	reconcileRest = 20 * time.Millisecond
+)
+
+// requestReconcile asks for a walk soon.
+func (p *Pipeline) requestReconcile() { poke(p.reconcileSoon) }
+
+// runReconcile walks at the start, when asked to, and every idle sweep; one
+// replica at a time.
+func (p *Pipeline) runReconcile(ctx context.Context) {
+	tick := time.NewTicker(p.cfg.IdleSweep)
+	defer tick.Stop()
+	p.requestReconcile()
+	for {
+		select {
+		case <-p.reconcileSoon:
+			p.pause(ctx, reconcileLag) // let the other replicas take their epochs
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		if !p.isLeader() {
+			continue
+		}
+		if err := p.reconcile(ctx); err != nil && ctx.Err() == nil {
+			p.log.WarnContext(ctx, "reconcile interrupted; trying again", "err", err)
+			p.requestReconcile()
+		}
+	}
+}
+
+// reconcile gives every pending delivery that nothing would find a due row. It
+// is the backstop of all other ways: in a healthy system it repairs nothing.
+func (p *Pipeline) reconcile(ctx context.Context) error {
+	began := time.Now()
+	to := posthaste.FloorID(p.clock.Now().Add(-reconcileLag))
+	var from posthaste.ID
+	var repaired, dead int
+	mine := map[store.Epoch][]posthaste.ID{}
+	for {
+		call, cancel := context.WithTimeout(ctx, 10*time.Second)
+		found, err := p.store.FindStranded(call, store.FindStrandedParams{From: from, To: to, Limit: reconcileStep})
+		cancel()
+		if err != nil {
+			return fmt.Errorf("look for stranded deliveries: %w", err)
+		}
+		dead += found.Dead
+		n, err := p.repair(ctx, found.Deliveries, mine)
+		if err != nil {
+			return err
+		}
+		repaired += n
+		if from = found.Next; from.IsZero() {
+			break
+		}
+		p.pause(ctx, reconcileRest)
+	}
+	p.metrics.Repaired.Add(float64(repaired))
+	if repaired > 0 || dead > 0 {
+		p.log.WarnContext(ctx, "reconciled", "repaired", repaired, "dead_rows", dead, "took", time.Since(began))
+	}
+	return p.revokeForgotten(ctx, mine)
+}
+
+// repair repairs what no living replica owns, and notes in mine what this
+// replica owns without knowing it.
+func (p *Pipeline) repair(ctx context.Context, found []store.StrandedDelivery, mine map[store.Epoch][]posthaste.ID) (int, error) {
+	var stranded []store.StrandedDelivery
+	for _, d := range found {
+		switch {
+		case !d.Living:
+			stranded = append(stranded, d)
+		case d.Owner == p.epoch() && !p.lanes.holds(d.Delivery):
+			mine[d.Owner] = append(mine[d.Owner], d.Delivery)
+		}
+	}
+	if len(stranded) == 0 {
+		return 0, nil
+	}
+	now := p.clock.Now()
+	n, err := p.store.RepairStranded(ctx, store.RepairStrandedParams{Deliveries: stranded, Now: now})
+	if err != nil {
+		return 0, fmt.Errorf("repair stranded deliveries: %w", err)
+	}
+	for _, d := range stranded {
+		at := d.DueAt
+		if d.Owner != 0 || at.IsZero() {
+			at = now
+		}
+		p.agenda.note(d.Endpoint, at, now)
+		p.waker.wake(d.Endpoint)
+	}
+	return n, nil
+}
+
+// revokeForgotten revokes leases of ours that memory still doesn't know after
+// longer than a claim takes.
+func (p *Pipeline) revokeForgotten(ctx context.Context, mine map[store.Epoch][]posthaste.ID) error {
+	for epoch, ids := range mine {
+		p.pause(ctx, maxClaimTime)
+		var gone []posthaste.ID
+		for _, id := range ids {
+			if !p.lanes.holds(id) {
+				gone = append(gone, id)
+			}
+		}
+		if len(gone) == 0 {
+			continue
+		}
+		n, err := p.store.Revoke(ctx, store.RevokeParams{Epoch: epoch, Deliveries: gone, Now: p.clock.Now()})
+		if err != nil {
+			return fmt.Errorf("revoke forgotten leases: %w", err)
+		}
+		p.metrics.Lost.WithLabelValues("reconcile").Add(float64(n))
+	}
+	return nil
+}
+
+// runAudit compares, once a minute, the due rows that are ours in the database with
+// what memory knows: a claim whose answer was lost leaves rows that nobody works on.
+func (p *Pipeline) runAudit(ctx context.Context) {
+	tick := time.NewTicker(time.Minute)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		if err := p.audit(ctx); err != nil && ctx.Err() == nil {
+			p.log.WarnContext(ctx, "audit of claimed work interrupted", "err", err)
+		}
+	}
+}
+
+func (p *Pipeline) audit(ctx context.Context) error {
+	epoch := p.epoch()
+	unknown, err := p.unknownDue(ctx, epoch)
+	if err != nil || len(unknown) == 0 {
+		return err
+	}
+	p.pause(ctx, maxClaimTime+time.Second)
+	leases := make([]store.Lease, 0, len(unknown))
+	for _, k := range unknown {
+		leases = append(leases, store.Lease{Delivery: k.Delivery, Endpoint: k.Endpoint})
+	}
+	if err := p.revokeStrays(ctx, epoch, leases, "audit"); err != nil { // notes them
+		return err
+	}
+	p.pause(ctx, maxClaimTime+time.Second)
+	return p.revokeStrays(ctx, epoch, leases, "audit") // revokes those that are still strays
+}
+
+// unknownDue lists the due rows of the epoch that memory does not know.
+func (p *Pipeline) unknownDue(ctx context.Context, epoch store.Epoch) (unknown []store.DueKey, err error) {
+	var after store.DueKey
+	for {
+		call, cancel := context.WithTimeout(ctx, 10*time.Second)
+		page, err := p.store.OwnedDue(call, store.OwnedDueParams{Epoch: epoch, After: after, Limit: reconcileStep})
+		cancel()
+		if err != nil {
+			return nil, fmt.Errorf("list claimed work: %w", err)
+		}
+		for _, k := range page {
+			if !p.lanes.holds(k.Delivery) {
+				unknown = append(unknown, k)
+			}
+		}
+		if len(page) < reconcileStep {
+			return unknown, nil
+		}
+		after = page[len(page)-1]
+	}
+}

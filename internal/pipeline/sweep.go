@@ -1,0 +1,221 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/internal/store"
+)
+
+const (
+	// lookEvery is how often the leader looks through the due table for endpoints
+	// with work that nobody remembers, and for what has expired behind a closed endpoint.
+	lookEvery = 5 * time.Second
+	// endStep bounds one statement that ends deliveries.
+	endStep = 1000
+	// farAhead is how long the sweep sleeps when nothing is due.
+	farAhead = time.Minute
+)
+
+// runSweep claims what is due, and sleeps until the next due time, until room
+// is freed, or until something becomes due sooner.
+func (p *Pipeline) runSweep(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	p.look(ctx)
+	for {
+		wait := p.sweep(ctx)
+		timer.Reset(wait)
+		select {
+		case <-timer.C:
+		case <-p.agenda.changed:
+		case <-p.lanes.freed:
+		case <-look.C:
+			if p.isLeader() {
+				p.look(ctx)
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// sweep claims until nothing that is due fits, and returns how long to sleep.
+func (p *Pipeline) sweep(ctx context.Context) time.Duration {
+	for ctx.Err() == nil {
+		ready, next := p.agenda.due(p.clock.Now())
+		p.metrics.DueReady.Set(float64(len(ready)))
+		if len(ready) > 0 && p.life.fresh(p.epoch()) && !p.load.overburdened() {
+			wants, err := p.want(ctx, ready)
+			if err == nil && len(wants) > 0 {
+				if err = p.claim(ctx, wants); err == nil {
+					continue
+				}
+			}
+			if err != nil && ctx.Err() == nil {
+				p.log.WarnContext(ctx, "claim failed", "err", err)
+				return time.Second
+			}
+		}
+		switch {
+		case !next.IsZero():
+			return min(farAhead, max(time.Millisecond, next.Sub(p.clock.Now())))
+		case len(ready) > 0:
+			return time.Second // full lanes, or no fresh beat: freed room wakes us sooner
+		}
+		return farAhead
+	}
+	return farAhead
+}
+
+// look notes every endpoint that has due work, and ends what has expired behind
+// closed endpoints and what belongs to deleted ones.
+func (p *Pipeline) look(ctx context.Context) {
+	call, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	due, err := p.store.DueEndpoints(call)
+	if err != nil {
+		if ctx.Err() == nil {
+			p.log.WarnContext(ctx, "look at the due table failed", "err", err)
+		}
+		return
+	}
+	now := p.clock.Now()
+	for _, d := range due {
+		e, err := p.routing.endpoint(call, d.Endpoint)
+		switch {
+		case err != nil:
+			p.log.WarnContext(ctx, "look at the due table failed", "err", err)
+			return
+		case e == nil || e.deleted():
+			p.endDeleted(call, d.Endpoint)
+		case e.open():
+			p.agenda.note(d.Endpoint, d.NextAt, now)
+		default:
+			p.endExpired(call, d.Endpoint, now)
+		}
+	}
+}
+
+// endDeleted ends waiting deliveries of an endpoint that is gone, a step a look.
+// Whether it is gone the statement itself finds out: never judged from memory.
+func (p *Pipeline) endDeleted(ctx context.Context, no store.EndpointNo) {
+	n, err := p.store.EndDeleted(ctx, store.EndDeletedParams{Endpoints: []store.EndpointNo{no}, Now: p.clock.Now(), Limit: endStep})
+	if err != nil {
+		if !errors.Is(err, context.Canceled) {
+			p.log.WarnContext(ctx, "end the deliveries of a deleted endpoint", "err", err)
+		}
+		return
+	}
+	if n > 0 {
+		p.metrics.Finished.WithLabelValues(posthaste.StateDead.String(), posthaste.ReasonEndpointDeleted.String()).Add(float64(n))
+	}
+	if n < endStep {
+		p.agenda.drop(no)
+	}
+}
+
+// endExpired ends what has expired among the due rows of a closed endpoint; an
+// open endpoint's are found when they are claimed.
+func (p *Pipeline) endExpired(ctx context.Context, no store.EndpointNo, now time.Time) {
+	if until, ok := p.nextExpiry[no]; ok && now.Before(until) {
+		return
+	}
+	var after store.DueKey
+	var earliest time.Time
+	for range 100 { // 100,000 rows a look at most; the next look begins anew
+		got, err := p.store.EndExpired(ctx, store.EndExpiredParams{Endpoint: no, After: after, Now: now, Limit: endStep})
+		if err != nil {
+			return
+		}
+		p.metrics.Finished.WithLabelValues(posthaste.StateDead.String(), posthaste.ReasonExpired.String()).Add(float64(got.Ended))
+		if !got.NextExpiry.IsZero() && (earliest.IsZero() || got.NextExpiry.Before(earliest)) {
+			earliest = got.NextExpiry
+		}
+		if after = got.Next; after == (store.DueKey{}) {
+			// New rows have a later end than old ones, except after a change of the deadline.
+			p.nextExpiry[no] = minTime(earliest, now.Add(time.Minute))
+			return
+		}
+	}
+}
+
+func minTime(a, b time.Time) time.Time {
+	if !a.IsZero() && a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// waker tells other replicas of due work, at most every wakeEvery and never one
+// message an event.
+type waker struct {
+	mu      sync.Mutex
+	waiting map[store.EndpointNo]struct{}
+	arrived chan struct{}
+	alone   atomic.Bool // no other replica is registered
+}
+
+const wakeEvery = 50 * time.Millisecond
+
+func newWaker() *waker {
+	return &waker{waiting: map[store.EndpointNo]struct{}{}, arrived: make(chan struct{}, 1)}
+}
+
+func (w *waker) wake(no store.EndpointNo) {
+	if w.alone.Load() {
+		return
+	}
+	w.mu.Lock()
+	w.waiting[no] = struct{}{}
+	w.mu.Unlock()
+	poke(w.arrived)
+}
+
+func (w *waker) take() []store.EndpointNo {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := make([]store.EndpointNo, 0, len(w.waiting))
+	for no := range w.waiting {
+		out = append(out, no)
+	}
+	clear(w.waiting)
+	return out
+}
+
+func (p *Pipeline) runWaker(ctx context.Context) {
+	for {
+		select {
+		case <-p.waker.arrived:
+		case <-ctx.Done():
+			return
+		}
+		p.pause(ctx, wakeEvery)
+		if err := p.store.Wake(ctx, p.waker.take()); err != nil && ctx.Err() == nil {
+			p.log.DebugContext(ctx, "wake the other replicas", "err", err) // the leader's look makes up for it
+		}
+	}
+}
+
+// runListen takes hints from other replicas, and connects again when the
+// connection is lost.
+func (p *Pipeline) runListen(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := p.store.Listen(ctx, func(endpoints []store.EndpointNo) {
+			now := p.clock.Now()
+			for _, no := range endpoints {
+				p.agenda.note(no, now, now)
+			}
+		})
+		if ctx.Err() == nil {
+			p.log.WarnContext(ctx, "listening for other replicas was interrupted", "err", err)
+			p.pause(ctx, time.Second)
+		}
+	}
+}

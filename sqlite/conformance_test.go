@@ -1,0 +1,99 @@
+package sqlite
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/internal/store"
+	"github.com/posthaste-dev/posthaste/internal/store/storetest"
+)
+
+func TestConformance(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) storetest.Database {
+		db := openTest(t, Config{})
+		return storetest.Database{
+			Store:         db,
+			Another:       func(*testing.T) store.Store { return db },
+			SingleReplica: true,
+			Wipe: func(t *testing.T, table string) {
+				change(t, db, `DELETE FROM `+table)
+			},
+			AgeBeat: func(t *testing.T, epoch store.Epoch, by time.Duration) {
+				change(t, db, `UPDATE replicas SET beat_at = beat_at - ?2 WHERE epoch = ?1`, epoch, by.Microseconds())
+			},
+			StrayDue: func(t *testing.T, k store.DueKey) {
+				change(t, db, `INSERT INTO due (endpoint, due_at, delivery) VALUES (?1, ?2, ?3)`, k.Endpoint, k.DueAt, k.Delivery)
+			},
+			DueRows: func(t *testing.T) map[posthaste.ID]int { return countDue(t, db) },
+			Break: func(t *testing.T, damage storetest.Damage, delivery posthaste.ID) {
+				for _, query := range damages[damage] {
+					change(t, db, query, delivery)
+				}
+			},
+		}
+	})
+}
+
+var damages = map[storetest.Damage][]string{
+	storetest.AttemptLost: {`DELETE FROM attempts WHERE delivery = ?1 AND number = 1`},
+	storetest.HistoryLost: {`DELETE FROM attempts WHERE delivery = ?1`, `UPDATE deliveries SET attempts = 0 WHERE id = ?1`},
+	storetest.ReasonLost:  {`UPDATE deliveries SET reason = 0 WHERE id = ?1`},
+	storetest.DeliveryLost: {
+		`DELETE FROM deliveries WHERE id = ?1`, `DELETE FROM due WHERE delivery = ?1`, `DELETE FROM dead WHERE delivery = ?1`,
+	},
+	storetest.DueLost: {`DELETE FROM due WHERE delivery = ?1`},
+}
+
+// openTest opens a migrated database in a folder of its own.
+func openTest(t testing.TB, cfg Config) *DB {
+	t.Helper()
+	if cfg.Path == "" {
+		cfg.Path = filepath.Join(t.TempDir(), "posthaste.db")
+	}
+	db, err := Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	if err := db.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+// change runs one statement behind the driver's back.
+func change(t testing.TB, db *DB, query string, args ...any) {
+	t.Helper()
+	err := db.write(context.Background(), "change", func(c *conn) error {
+		_, err := c.exec(query, args...)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func countDue(t testing.TB, db *DB) map[posthaste.ID]int {
+	t.Helper()
+	out := map[posthaste.ID]int{}
+	err := db.read(context.Background(), "count due rows", func(c *conn) error {
+		for r, err := range c.rows(`SELECT delivery FROM due`) {
+			if err != nil {
+				return err
+			}
+			out[r.id(0)]++
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}

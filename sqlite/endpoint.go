@@ -1,0 +1,254 @@
+package sqlite
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/internal/store"
+)
+
+const (
+	sqlInsertEndpoint = `INSERT INTO endpoints (tenant, id, version, definition, paused, disabled, disabled_reason, created_at, updated_at, routing_version)
+VALUES (?1, ?2, 1, ?3, ?4, ?5, ?6, ?7, ?7, ?8) ON CONFLICT DO NOTHING`
+	sqlInsertSecret  = `INSERT INTO endpoint_secrets (endpoint, no, sealed, key_id, expires_at) VALUES (?1, ?2, ?3, ?4, ?5)`
+	sqlInsertVersion = `INSERT INTO endpoint_versions (endpoint, version, definition) VALUES (?1, ?2, ?3)`
+)
+
+// CreateEndpoint implements store.Endpoints.
+func (db *DB) CreateEndpoint(ctx context.Context, p store.CreateEndpointParams) (store.EndpointRow, error) {
+	definition, err := json.Marshal(p.Endpoint.Definition)
+	if err != nil {
+		return store.EndpointRow{}, fmt.Errorf("create endpoint: %w", err)
+	}
+	var out store.EndpointRow
+	err = db.write(ctx, "create endpoint", func(c *conn) error {
+		routing, err := raiseRouting(c, p.Tenant)
+		if err != nil {
+			return err
+		}
+		e := &p.Endpoint
+		n, err := c.exec(sqlInsertEndpoint, p.Tenant, e.ID, string(definition), e.Paused, e.Disabled, e.DisabledReason, e.CreatedAt, routing)
+		if err == nil && n == 0 {
+			err = store.ErrConflict
+		}
+		if err != nil {
+			return err
+		}
+		no := store.EndpointNo(c.LastInsertRowID())
+		if _, err := c.exec(sqlInsertVersion, no, 1, string(definition)); err != nil {
+			return err
+		}
+		for _, s := range p.Secrets {
+			if _, err := c.exec(sqlInsertSecret, no, s.No, s.Sealed, s.KeyID, s.ExpiresAt); err != nil {
+				return err
+			}
+		}
+		out, err = readEndpoint(c, sqlEndpointByNo, no)
+		return err
+	})
+	if err != nil {
+		return store.EndpointRow{}, err
+	}
+	return out, nil
+}
+
+const sqlUpdateEndpoint = `UPDATE endpoints SET version = version + 1, definition = ?2, paused = ?3, disabled = ?4, disabled_reason = ?5,
+  updated_at = ?6, routing_version = ?7 WHERE no = ?1`
+
+// UpdateEndpoint implements store.Endpoints.
+func (db *DB) UpdateEndpoint(ctx context.Context, p store.UpdateEndpointParams) (store.EndpointRow, error) {
+	definition, err := json.Marshal(p.Endpoint.Definition)
+	if err != nil {
+		return store.EndpointRow{}, fmt.Errorf("update endpoint: %w", err)
+	}
+	var out store.EndpointRow
+	err = db.write(ctx, "update endpoint", func(c *conn) error {
+		e := &p.Endpoint
+		old, err := readEndpoint(c, sqlEndpoint, p.Tenant, e.ID)
+		switch {
+		case err != nil:
+			return err
+		case !old.DeletedAt.IsZero():
+			return store.ErrNotFound
+		case old.Version != p.FromVersion:
+			return store.ErrConflict
+		}
+		routing, err := raiseRouting(c, p.Tenant)
+		if err != nil {
+			return err
+		}
+		if _, err := c.exec(sqlUpdateEndpoint, old.No, string(definition), e.Paused, e.Disabled, e.DisabledReason, e.UpdatedAt, routing); err != nil {
+			return err
+		}
+		if _, err := c.exec(sqlInsertVersion, old.No, old.Version+1, string(definition)); err != nil {
+			return err
+		}
+		out, err = readEndpoint(c, sqlEndpointByNo, old.No)
+		return err
+	})
+	if err != nil {
+		return store.EndpointRow{}, err
+	}
+	return out, nil
+}
+
+const sqlDeleteEndpoint = `UPDATE endpoints SET deleted_at = ?2, updated_at = ?2, routing_version = ?3 WHERE no = ?1`
+
+// DeleteEndpoint implements store.Endpoints.
+func (db *DB) DeleteEndpoint(ctx context.Context, tenant store.TenantNo, id posthaste.ID, now time.Time) error {
+	return db.write(ctx, "delete endpoint", func(c *conn) error {
+		old, err := readEndpoint(c, sqlEndpoint, tenant, id)
+		if err == nil && !old.DeletedAt.IsZero() {
+			err = store.ErrNotFound
+		}
+		if err != nil {
+			return err
+		}
+		routing, err := raiseRouting(c, tenant)
+		if err != nil {
+			return err
+		}
+		_, err = c.exec(sqlDeleteEndpoint, old.No, now, routing)
+		return err
+	})
+}
+
+const (
+	endpointColumns = `SELECT no, tenant, id, version, definition, paused, disabled, disabled_reason, created_at, updated_at, deleted_at FROM endpoints `
+	sqlEndpoint     = endpointColumns + `WHERE tenant = ?1 AND id = ?2`
+	sqlEndpointByNo = endpointColumns + `WHERE no = ?1`
+)
+
+// Endpoint implements store.Endpoints.
+func (db *DB) Endpoint(ctx context.Context, tenant store.TenantNo, id posthaste.ID) (store.EndpointRow, error) {
+	return db.endpoint(ctx, sqlEndpoint, tenant, id)
+}
+
+// EndpointByNo implements store.Endpoints.
+func (db *DB) EndpointByNo(ctx context.Context, no store.EndpointNo) (store.EndpointRow, error) {
+	return db.endpoint(ctx, sqlEndpointByNo, no)
+}
+
+func (db *DB) endpoint(ctx context.Context, query string, args ...any) (store.EndpointRow, error) {
+	var out store.EndpointRow
+	err := db.read(ctx, "read endpoint", func(c *conn) error {
+		return c.snapshot(func() (err error) { // an endpoint and its secrets belong together
+			out, err = readEndpoint(c, query, args...)
+			return err
+		})
+	})
+	return out, err
+}
+
+func readEndpoint(c *conn, query string, args ...any) (store.EndpointRow, error) {
+	out, err := readEndpoints(c, query, args...)
+	if err == nil && len(out) == 0 {
+		err = store.ErrNotFound
+	}
+	if err != nil {
+		return store.EndpointRow{}, err
+	}
+	return out[0], nil
+}
+
+// readEndpoints runs one of the queries that begin with endpointColumns.
+func readEndpoints(c *conn, query string, args ...any) (out []store.EndpointRow, err error) {
+	for r, err := range c.rows(query, args...) {
+		if err != nil {
+			return nil, err
+		}
+		e := store.EndpointRow{No: r.endpoint(0), Tenant: r.tenant(1), Endpoint: posthaste.Endpoint{
+			ID: r.id(2), Version: r.ColumnInt(3), Paused: r.ColumnBool(5), Disabled: r.ColumnBool(6), DisabledReason: r.ColumnText(7),
+			CreatedAt: r.at(8), UpdatedAt: r.at(9), DeletedAt: r.at(10),
+		}}
+		if err := json.Unmarshal([]byte(r.ColumnText(4)), &e.Definition); err != nil {
+			return nil, fmt.Errorf("read definition of endpoint %d: %w", e.No, err)
+		}
+		out = append(out, e)
+	}
+	for i := range out {
+		if out[i].Secrets, err = readSecrets(c, out[i].No); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+const sqlSecrets = `SELECT no, sealed, key_id, expires_at FROM endpoint_secrets WHERE endpoint = ?1 ORDER BY no`
+
+func readSecrets(c *conn, no store.EndpointNo) (out []store.SealedSecret, err error) {
+	for r, err := range c.rows(sqlSecrets, no) {
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, store.SealedSecret{No: r.ColumnInt(0), Sealed: r.bytes(1), KeyID: r.ColumnText(2), ExpiresAt: r.at(3)})
+	}
+	return out, nil
+}
+
+const sqlListEndpoints = endpointColumns + `WHERE tenant = ?1 AND id < ?2 AND deleted_at = 0 ORDER BY id DESC LIMIT ?3`
+
+// ListEndpoints implements store.Endpoints.
+func (db *DB) ListEndpoints(ctx context.Context, p store.ListEndpointsParams) ([]store.EndpointRow, error) {
+	var out []store.EndpointRow
+	err := db.read(ctx, "list endpoints", func(c *conn) error {
+		return c.snapshot(func() (err error) {
+			out, err = readEndpoints(c, sqlListEndpoints, p.Tenant, below(p.Before), p.Limit)
+			return err
+		})
+	})
+	return out, err
+}
+
+// below is the exclusive upper bound of a page: the cursor, or the end of all ids.
+func below(cursor posthaste.ID) posthaste.ID {
+	if cursor.IsZero() {
+		for i := range cursor {
+			cursor[i] = 0xff
+		}
+	}
+	return cursor
+}
+
+const sqlChangedEndpoints = endpointColumns + `WHERE tenant = ?1 AND routing_version > ?2 ORDER BY routing_version`
+
+// Routing implements store.Endpoints.
+func (db *DB) Routing(ctx context.Context, tenant store.TenantNo, since int64) (store.Routing, error) {
+	var out store.Routing
+	err := db.read(ctx, "read routing", func(c *conn) error {
+		return c.snapshot(func() error {
+			found, err := c.get(sqlRoutingVersion, func(r row) { out.Version = r.ColumnInt64(0) }, tenant)
+			if err == nil && !found {
+				err = fmt.Errorf("tenant %d: %w", tenant, store.ErrNotFound)
+			}
+			if err != nil {
+				return err
+			}
+			out.Endpoints, err = readEndpoints(c, sqlChangedEndpoints, tenant, since)
+			return err
+		})
+	})
+	return out, err
+}
+
+const sqlDefinition = `SELECT definition FROM endpoint_versions WHERE endpoint = ?1 AND version = ?2`
+
+// Definition implements store.Endpoints.
+func (db *DB) Definition(ctx context.Context, endpoint store.EndpointNo, version int) (posthaste.Definition, error) {
+	var out posthaste.Definition
+	err := db.read(ctx, "read definition", func(c *conn) error {
+		var stored string
+		found, err := c.get(sqlDefinition, func(r row) { stored = r.ColumnText(0) }, endpoint, version)
+		if err == nil && !found {
+			err = store.ErrNotFound
+		}
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal([]byte(stored), &out)
+	})
+	return out, err
+}

@@ -1,0 +1,328 @@
+package sqlite
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/internal/store"
+)
+
+const (
+	sqlEpochs      = `SELECT epoch FROM replicas ORDER BY epoch`
+	sqlAddReplica  = `INSERT INTO replicas (name, busy, beat_at, low_water) VALUES (?1, 1, ?2, ?3)`
+	sqlDropReplica = `DELETE FROM replicas WHERE epoch = ?1`
+)
+
+// Register implements store.Replicas. The lock file proves that every other
+// epoch is of a process that has ended, or of an earlier life of this one, so
+// it reclaims them all.
+func (db *DB) Register(ctx context.Context, p store.RegisterParams) (store.Registered, error) {
+	var out store.Registered
+	err := db.write(ctx, "register replica", func(c *conn) error {
+		out = store.Registered{Now: db.now()}
+		var dead []store.Epoch
+		for r, err := range c.rows(sqlEpochs) {
+			if err != nil {
+				return err
+			}
+			dead = append(dead, r.epoch(0))
+		}
+		for _, epoch := range dead {
+			got, err := reclaim(c, epoch, out.Now)
+			if err != nil {
+				return err
+			}
+			out.Reclaimed += got.Deliveries
+		}
+		if _, err := c.exec(sqlAddReplica, p.Name, out.Now, p.LowWater); err != nil {
+			return err
+		}
+		out.Epoch = store.Epoch(c.LastInsertRowID())
+		return nil
+	})
+	if err != nil {
+		return store.Registered{}, err
+	}
+	return out, nil
+}
+
+const (
+	sqlBeat     = `UPDATE replicas SET busy = 1, beat_at = ?2, low_water = max(low_water, ?3) WHERE epoch = ?1`
+	sqlReplicas = `SELECT epoch, name, busy, beat_at, low_water FROM replicas ORDER BY epoch`
+)
+
+// Beat implements store.Replicas.
+func (db *DB) Beat(ctx context.Context, p store.BeatParams) (store.Beat, error) {
+	var out store.Beat
+	err := db.write(ctx, "beat", func(c *conn) error {
+		out = store.Beat{Now: db.now()}
+		n, err := c.exec(sqlBeat, p.Epoch, out.Now, p.LowWater)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return store.ErrFenced
+		}
+		for r, err := range c.rows(sqlReplicas) {
+			if err != nil {
+				return err
+			}
+			out.Replicas = append(out.Replicas, store.Replica{
+				Epoch: r.epoch(0), Name: r.ColumnText(1), Busy: r.ColumnInt(2) == 1, BeatAt: r.at(3), LowWater: r.id(4),
+			})
+		}
+		out.Newer, err = newerRouting(c, p.Tenants)
+		return err
+	})
+	if err != nil {
+		return store.Beat{}, err
+	}
+	return out, nil
+}
+
+const sqlOwned = `SELECT id, tenant, endpoint, owner, attempts, failures, due_at, expires_at FROM deliveries
+WHERE id >= ?1 AND id < ?2 AND owner = ?3 AND state = 0 ORDER BY id`
+
+// Owned implements store.Replicas.
+func (db *DB) Owned(ctx context.Context, p store.OwnedParams) ([]store.Lease, error) {
+	var out []store.Lease
+	err := db.read(ctx, "list owned deliveries", func(c *conn) error {
+		for r, err := range c.rows(sqlOwned, p.From, p.To, p.Epoch) {
+			if err != nil {
+				return err
+			}
+			out = append(out, scanLease(r))
+		}
+		return nil
+	})
+	return out, err
+}
+
+const sqlOwnedDue = `SELECT endpoint, due_at, delivery FROM due
+WHERE (endpoint, due_at, delivery) > (?1, ?2, ?3) AND owner = ?4 ORDER BY endpoint, due_at, delivery LIMIT ?5`
+
+// OwnedDue implements store.Replicas.
+func (db *DB) OwnedDue(ctx context.Context, p store.OwnedDueParams) ([]store.DueKey, error) {
+	var out []store.DueKey
+	err := db.read(ctx, "list owned due rows", func(c *conn) (err error) {
+		out, err = ownedDue(c, p.Epoch, p.After, p.Limit)
+		return err
+	})
+	return out, err
+}
+
+func ownedDue(c *conn, epoch store.Epoch, after store.DueKey, limit int) (out []store.DueKey, err error) {
+	for r, err := range c.rows(sqlOwnedDue, after.Endpoint, after.DueAt, after.Delivery, epoch, limit) {
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, store.DueKey{Endpoint: r.endpoint(0), DueAt: r.at(1), Delivery: r.id(2)})
+	}
+	return out, nil
+}
+
+// Revoke implements store.Replicas.
+func (db *DB) Revoke(ctx context.Context, p store.RevokeParams) (int, error) {
+	var n int
+	err := db.write(ctx, "revoke leases", func(c *conn) error {
+		n = 0
+		for _, id := range p.Deliveries {
+			_, revoked, err := revoke(c, id, p.Epoch, p.Now)
+			if err != nil {
+				return err
+			}
+			if revoked {
+				n++
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	return n, nil
+}
+
+const sqlRevoke = `UPDATE deliveries SET owner = 0, attempts = ?2, due_at = ?3, outcome = 4 WHERE id = ?1`
+
+// revoke takes a delivery away from the epoch, if it still holds it: the number
+// is spent, and the delivery waits in due.
+func revoke(c *conn, id posthaste.ID, epoch store.Epoch, now time.Time) (standing, bool, error) {
+	d, found, err := readStanding(c, id)
+	if err != nil || !found || d.state != posthaste.StatePending || d.owner != epoch || epoch == 0 {
+		return d, false, err
+	}
+	if !d.dueAt.IsZero() {
+		if err := deleteDue(c, d.dueKey()); err != nil {
+			return d, false, err
+		}
+	}
+	d.attempts, d.owner = d.attempts+1, 0
+	if err := recordLost(c, id, d.attempts, epoch, now); err != nil {
+		return d, false, err
+	}
+	times, err := lostInARow(c, id)
+	if err != nil {
+		return d, false, err
+	}
+	d.dueAt = now.Add(store.RevokeBackoff(times))
+	if _, err := c.exec(sqlRevoke, id, d.attempts, d.dueAt); err != nil {
+		return d, false, err
+	}
+	return d, true, insertDue(c, d.dueKey())
+}
+
+// Beyond four the wait grows no more.
+const sqlLastOutcomes = `SELECT outcome FROM attempts WHERE delivery = ?1 ORDER BY number DESC LIMIT 4`
+
+// lostInARow counts the lost attempts at the end of a delivery's history.
+func lostInARow(c *conn, id posthaste.ID) (n int, err error) {
+	for r, err := range c.rows(sqlLastOutcomes, id) {
+		if err != nil {
+			return 0, err
+		}
+		if posthaste.Outcome(r.ColumnInt(0)) != posthaste.OutcomeLost {
+			break
+		}
+		n++
+	}
+	return n, nil
+}
+
+const sqlSeenBeat = `SELECT beat_at FROM replicas WHERE epoch = ?1`
+
+// Reclaim implements store.Replicas. Where one process owns the database there
+// is nobody to reclaim from; it keeps its promise all the same.
+func (db *DB) Reclaim(ctx context.Context, p store.ReclaimParams) (store.Reclaimed, error) {
+	var out store.Reclaimed
+	err := db.write(ctx, "reclaim", func(c *conn) (err error) {
+		var beatAt time.Time
+		found, err := c.get(sqlSeenBeat, func(r row) { beatAt = r.at(0) }, p.Dead)
+		if err != nil {
+			return err
+		}
+		if !found || !beatAt.Equal(p.SeenBeatAt) {
+			return store.ErrConflict
+		}
+		out, err = reclaim(c, p.Dead, p.Now)
+		return err
+	})
+	if err != nil {
+		return store.Reclaimed{}, err
+	}
+	return out, nil
+}
+
+// reclaimPage is how many leases are read before they are revoked.
+const reclaimPage = 1000
+
+const (
+	sqlLowWater  = `SELECT low_water FROM replicas WHERE epoch = ?1`
+	sqlOwnedFrom = `SELECT id FROM deliveries WHERE id >= ?1 AND owner = ?2 AND state = 0 ORDER BY id LIMIT ?3`
+)
+
+// reclaim revokes every lease of an epoch and deletes its row. Leases are found
+// in two walks: work that was born leased has ids above the low-water mark,
+// and claimed work has an owned due row.
+func reclaim(c *conn, epoch store.Epoch, now time.Time) (store.Reclaimed, error) {
+	var out store.Reclaimed
+	endpoints := map[store.EndpointNo]bool{}
+	take := func(id posthaste.ID) error {
+		d, revoked, err := revoke(c, id, epoch, now)
+		if revoked {
+			out.Deliveries++
+			endpoints[d.endpoint] = true
+		}
+		return err
+	}
+	if err := walkOwned(c, epoch, take); err != nil {
+		return out, err
+	}
+	for after := (store.DueKey{}); ; {
+		page, err := ownedDue(c, epoch, after, reclaimPage)
+		if err != nil {
+			return out, err
+		}
+		for _, k := range page {
+			after = k
+			if err := take(k.Delivery); err != nil {
+				return out, err
+			}
+			// A delivery that did not agree leaves a row that nobody would claim.
+			if err := freeDue(c, k); err != nil {
+				return out, err
+			}
+		}
+		if len(page) < reclaimPage {
+			break
+		}
+	}
+	for e := range endpoints {
+		out.Endpoints = append(out.Endpoints, e)
+	}
+	slices.Sort(out.Endpoints)
+	_, err := c.exec(sqlDropReplica, epoch)
+	return out, err
+}
+
+// walkOwned visits the deliveries at or above the low-water mark that the epoch owns.
+func walkOwned(c *conn, epoch store.Epoch, visit func(posthaste.ID) error) error {
+	var from posthaste.ID
+	if _, err := c.get(sqlLowWater, func(r row) { from = r.id(0) }, epoch); err != nil {
+		return err
+	}
+	for {
+		var page []posthaste.ID
+		for r, err := range c.rows(sqlOwnedFrom, from, epoch, reclaimPage) {
+			if err != nil {
+				return err
+			}
+			page = append(page, r.id(0))
+		}
+		for _, id := range page {
+			if err := visit(id); err != nil {
+				return err
+			}
+			from = following(id)
+		}
+		if len(page) < reclaimPage {
+			return nil
+		}
+	}
+}
+
+const sqlFreeDue = `UPDATE due SET owner = 0 WHERE endpoint = ?1 AND due_at = ?2 AND delivery = ?3 AND owner <> 0`
+
+func freeDue(c *conn, k store.DueKey) error {
+	_, err := c.exec(sqlFreeDue, k.Endpoint, k.DueAt, k.Delivery)
+	return err
+}
+
+// Retire implements store.Replicas.
+func (db *DB) Retire(ctx context.Context, epoch store.Epoch) error {
+	return db.write(ctx, "retire replica", func(c *conn) error {
+		if err := walkOwned(c, epoch, func(posthaste.ID) error { return store.ErrConflict }); err != nil {
+			return err
+		}
+		left, err := ownedDue(c, epoch, store.DueKey{}, 1)
+		if err == nil && len(left) > 0 {
+			err = store.ErrConflict
+		}
+		if err != nil {
+			return err
+		}
+		_, err = c.exec(sqlDropReplica, epoch)
+		return err
+	})
+}
+
+// Wake implements store.Replicas: there is no other replica to tell.
+func (db *DB) Wake(context.Context, []store.EndpointNo) error { return nil }
+
+// Listen implements store.Replicas: no hint ever comes.
+func (db *DB) Listen(ctx context.Context, _ func([]store.EndpointNo)) error {
+	<-ctx.Done()
+	return ctx.Err()
+}

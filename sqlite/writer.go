@@ -1,0 +1,304 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// writer is the one goroutine that writes. SQLite has one writer at a time
+// anyway; taking turns here rather than in the file's lock means that whatever
+// waits shares the next transaction. At full load a batch of accepts and a
+// batch of settlements go to disk with one fsync, and the pages that both touch
+// are written once.
+type writer struct {
+	conn    *conn
+	queue   chan *job
+	closing chan struct{}
+	stopped chan struct{}
+	turned  chan struct{} // tells the checkpointer that the log has grown; holds one hint
+}
+
+// job is one call's share of a transaction. run may be called twice: when
+// another job of the transaction fails, it is undone and run again, so it sets
+// its results anew each time.
+type job struct {
+	run   func(*conn) error
+	bare  bool            // runs outside a transaction, alone
+	gone  <-chan struct{} // closed when the caller's deadline passes
+	state atomic.Int32
+	err   error
+	done  chan struct{}
+}
+
+// The states of a job: the caller may leave a waiting one, not a running one,
+// which reads the caller's memory.
+const (
+	jobWaiting int32 = iota
+	jobRunning
+	jobLeft
+)
+
+// maxTurn bounds how many jobs share a transaction, so that one slow caller
+// does not wait for any number of others.
+const maxTurn = 16
+
+func newWriter(c *conn) *writer {
+	w := &writer{
+		conn: c, queue: make(chan *job, maxTurn),
+		closing: make(chan struct{}), stopped: make(chan struct{}), turned: make(chan struct{}, 1),
+	}
+	go w.loop()
+	return w
+}
+
+// close stops the goroutine when the jobs that wait are done. No job may be
+// sent any more.
+func (w *writer) close() error {
+	close(w.closing)
+	<-w.stopped
+	return w.conn.Close()
+}
+
+// do runs f in a transaction that is on disk when do returns nil. When f
+// fails, or ctx ends first, nothing of it is kept; when the commit fails, or ctx
+// ends during it, that is not known.
+func (w *writer) do(ctx context.Context, f func(*conn) error) error {
+	return w.send(ctx, &job{run: f})
+}
+
+// doBare runs f on the writing connection, outside any transaction.
+func (w *writer) doBare(ctx context.Context, f func(*conn) error) error {
+	return w.send(ctx, &job{run: f, bare: true})
+}
+
+func (w *writer) send(ctx context.Context, j *job) error {
+	j.gone, j.done = ctx.Done(), make(chan struct{})
+	select {
+	case w.queue <- j:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case <-j.done:
+		return j.err
+	case <-ctx.Done():
+		if j.state.CompareAndSwap(jobWaiting, jobLeft) {
+			return ctx.Err()
+		}
+		// It is running: the connection has been interrupted and it ends soon.
+		<-j.done
+		return j.err
+	}
+}
+
+func (w *writer) loop() {
+	defer close(w.stopped)
+	jobs := make([]*job, 0, maxTurn)
+	for {
+		if len(w.queue) == 1 && LINGER > 0 {
+			for t := time.Now(); len(w.queue) == 1 && time.Since(t) < LINGER; {
+				runtime.Gosched()
+			}
+		}
+		select {
+		case j := <-w.queue:
+			jobs = append(jobs[:0], j)
+		case <-w.closing:
+			return
+		}
+		for len(jobs) < maxTurn && len(w.queue) > 0 {
+			jobs = append(jobs, <-w.queue)
+		}
+		if LINGER > 0 {
+			pairs[len(jobs)]++
+		}
+		w.turn(jobs)
+		select {
+		case w.turned <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// turn runs jobs and answers each of them.
+func (w *writer) turn(jobs []*job) {
+	for len(jobs) > 0 {
+		n := 1
+		if jobs[0].bare {
+			w.alone(jobs[0])
+		} else {
+			for n < len(jobs) && !jobs[n].bare {
+				n++
+			}
+			n = w.together(jobs[:n])
+		}
+		jobs = jobs[n:]
+	}
+}
+
+// alone runs a job outside any transaction.
+func (w *writer) alone(j *job) {
+	if j.take() {
+		j.answer(w.interruptible(j))
+	}
+}
+
+// together runs jobs in one transaction, in their order, and returns how many
+// it answered. A job that fails after it has changed something spoils the
+// transaction: it is undone, the jobs before it are run again without it, and
+// those after it are left for the next transaction.
+func (w *writer) together(jobs []*job) int {
+	if err := w.begin(); err != nil {
+		for _, j := range jobs {
+			if j.take() {
+				j.answer(err)
+			}
+		}
+		return len(jobs)
+	}
+	ran := make([]*job, 0, len(jobs))
+	for i, j := range jobs {
+		if !j.take() {
+			continue
+		}
+		w.conn.wrote = false
+		err := w.interruptible(j)
+		switch {
+		case err == nil:
+			ran = append(ran, j)
+		case !w.conn.wrote && !w.conn.AutocommitEnabled():
+			j.answer(err)
+		default:
+			w.conn.rollback()
+			w.again(ran)
+			j.answer(err)
+			return i + 1
+		}
+	}
+	w.commit(ran)
+	return len(jobs)
+}
+
+// again runs jobs that an innocent rollback has undone, each in a transaction
+// of its own: this is rare, and there they can't spoil each other.
+func (w *writer) again(jobs []*job) {
+	for _, j := range jobs {
+		err := w.begin()
+		if err == nil {
+			err = w.interruptible(j)
+		}
+		if err != nil {
+			w.conn.rollback()
+			j.answer(err)
+			continue
+		}
+		w.commit([]*job{j})
+	}
+}
+
+const (
+	sqlBegin  = `BEGIN IMMEDIATE`
+	sqlCommit = `COMMIT`
+)
+
+func (w *writer) begin() error {
+	_, err := w.conn.exec(sqlBegin)
+	return err
+}
+
+func (w *writer) commit(jobs []*job) {
+	_, err := w.conn.exec(sqlCommit)
+	if err != nil {
+		w.conn.rollback()
+	}
+	for _, j := range jobs {
+		j.answer(err)
+	}
+}
+
+// interruptible runs a job's function under the deadline of its caller.
+func (w *writer) interruptible(j *job) error {
+	w.conn.SetInterrupt(j.gone)
+	err := j.run(w.conn)
+	w.conn.SetInterrupt(nil)
+	return err
+}
+
+func (j *job) take() bool { return j.state.CompareAndSwap(jobWaiting, jobRunning) }
+
+func (j *job) answer(err error) {
+	j.err = err
+	close(j.done)
+}
+
+// pool is the connections that read. Each reads the last committed state.
+type pool struct {
+	free chan *conn
+	size int
+	shut chan struct{}
+	once sync.Once
+}
+
+func newPool(conns []*conn) *pool {
+	p := &pool{free: make(chan *conn, len(conns)), size: len(conns), shut: make(chan struct{})}
+	for _, c := range conns {
+		p.free <- c
+	}
+	return p
+}
+
+// do runs f on a connection of its own, under the deadline of ctx.
+func (p *pool) do(ctx context.Context, f func(*conn) error) error {
+	select {
+	case c := <-p.free:
+		defer func() { p.free <- c }()
+		c.SetInterrupt(ctx.Done())
+		err := f(c)
+		c.SetInterrupt(nil)
+		c.rollback()
+		return err
+	case <-p.shut:
+		return errClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// hold takes every connection out of the pool, so that nobody reads, or gives
+// up when ctx ends first. The caller calls release.
+func (p *pool) hold(ctx context.Context) (release func(), err error) {
+	held := make([]*conn, 0, p.size)
+	release = func() {
+		for _, c := range held {
+			p.free <- c
+		}
+	}
+	for len(held) < p.size {
+		select {
+		case c := <-p.free:
+			held = append(held, c)
+		case <-ctx.Done():
+			release()
+			return nil, ctx.Err()
+		}
+	}
+	return release, nil
+}
+
+// close waits for the readers and closes their connections.
+func (p *pool) close() error {
+	p.once.Do(func() { close(p.shut) })
+	var errs []error
+	for range p.size {
+		errs = append(errs, (<-p.free).Close())
+	}
+	return errors.Join(errs...)
+}
+
+var pairs [20]int
+var LINGER, _ = time.ParseDuration(os.Getenv("LINGER"))
