@@ -1,0 +1,251 @@
+// Package engine embeds the whole of Posthaste in a Go program: it accepts
+// events, delivers them, and serves the HTTP API.
+//
+//	db, err := sqlite.Open(ctx, sqlite.Config{Path: "posthaste.db"})
+//	…
+//	if err := db.Migrate(ctx); err != nil {
+//		return err
+//	}
+//	e, err := engine.New(ctx, engine.Config{Store: db, MasterKey: os.Getenv("POSTHASTE_MASTER_KEY")})
+//	…
+//	go http.ListenAndServe("127.0.0.1:8700", e.HTTPHandler())
+//	return e.Run(ctx) // until ctx ends
+//
+// The database stays the caller's: close it after Run has returned.
+package engine
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/posthaste-dev/posthaste/internal/auth"
+	"github.com/posthaste-dev/posthaste/internal/deliver"
+	"github.com/posthaste-dev/posthaste/internal/httpapi"
+	"github.com/posthaste-dev/posthaste/internal/keyring"
+	"github.com/posthaste-dev/posthaste/internal/pipeline"
+	"github.com/posthaste-dev/posthaste/internal/store"
+	"github.com/posthaste-dev/posthaste/internal/telemetry"
+)
+
+// PlainHTTP says where endpoints may be http rather than https.
+type PlainHTTP = deliver.PlainHTTP
+
+// Where plain http is allowed.
+const (
+	HTTPNowhere    = deliver.HTTPNowhere
+	HTTPNetworks   = deliver.HTTPNetworks   // to addresses in AllowNetworks only
+	HTTPEverywhere = deliver.HTTPEverywhere // to every address that https may be used to
+)
+
+// Config is what an engine is made of. Store and MasterKey are required.
+type Config struct {
+	// Store is the database, opened by sqlite.Open or postgres.Open, and migrated.
+	Store store.Store
+
+	// MasterKey seals the secrets of endpoints: the base64 of 32 random bytes, the
+	// same one for every replica, and for as long as the database lives.
+	MasterKey string
+
+	// AdminKey is the operator's key for the HTTP API, 16 bytes at least.
+	// Default: one made on the first start on this database, of which the database
+	// keeps the hash; see [Engine.MadeAdminKey].
+	AdminKey string
+
+	// AllowNetworks are private networks that endpoints may be in. Default: none;
+	// deliveries to addresses that are not public are refused.
+	AllowNetworks []netip.Prefix
+
+	// AllowHTTP says where endpoints may be http. Default: nowhere.
+	AllowHTTP PlainHTTP
+
+	// MaxInFlight is the number of attempts under way at once. Default: 512.
+	MaxInFlight int
+
+	// MaxPayloadBytes bounds the payload of an event. Default: 1 MiB.
+	MaxPayloadBytes int
+
+	// Retention is how long events, deliveries and attempts are kept. Default: 720h.
+	Retention time.Duration
+
+	// DeadRetention is how long dead letters are kept. Default: 2160h.
+	DeadRetention time.Duration
+
+	// IdempotencyWindow is how long idempotency keys are kept. Default: Retention.
+	IdempotencyWindow time.Duration
+
+	// Replica names this process among those on the same database, and in the
+	// records of attempts. Default: the host name and the process id.
+	Replica string
+
+	// Grace is how long Run takes at most to end, once its context has ended.
+	// Default: 30s.
+	Grace time.Duration
+
+	// IdleSweep is the time between looks at a database in which nothing is due.
+	// Default: 15m.
+	IdleSweep time.Duration
+
+	// MetricsOpen serves /metrics without a key. Default: false.
+	MetricsOpen bool
+
+	// Log takes a line for each event accepted and each attempt. Default: slog.Default().
+	Log *slog.Logger
+
+	// Version is the program's, shown to receivers as User-Agent Posthaste/Version
+	// and by the API. Default: "dev".
+	Version string
+}
+
+// The settings that an engine keeps in its database.
+const (
+	SettingMasterKeyID = "master_key_id"        // names the key that the secrets are sealed with
+	settingAdminKey    = "admin_key_sha256_hex" // of the key that was made on the first start
+)
+
+// maxPayloadDefault is 1 MiB, as the HTTP API has it.
+const maxPayloadDefault = 1 << 20
+
+func (c Config) withDefaults() Config {
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	if c.MaxPayloadBytes <= 0 {
+		c.MaxPayloadBytes = maxPayloadDefault
+	}
+	if c.Version == "" {
+		c.Version = "dev"
+	}
+	if c.Replica == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			host = "localhost"
+		}
+		c.Replica = fmt.Sprintf("%s-%d", host, os.Getpid())
+	}
+	return c
+}
+
+// Engine is a whole Posthaste. Make it with [New], start it with [Engine.Run].
+// Its methods are safe for concurrent use.
+type Engine struct {
+	config       Config
+	pipeline     *pipeline.Pipeline
+	sender       *deliver.Sender
+	handler      http.Handler
+	madeAdminKey string
+}
+
+// New makes an engine. It reads and keeps settings in the database, so the
+// database has to be there; it fails with a master key that is not the one which
+// the secrets in the database are sealed with.
+func New(ctx context.Context, config Config) (*Engine, error) {
+	if config.Store == nil {
+		return nil, errors.New("make an engine: Store is required")
+	}
+	config = config.withDefaults()
+	ring, err := keyring.New(config.MasterKey)
+	if err != nil {
+		return nil, fmt.Errorf("make an engine: %w", err)
+	}
+	if err := checkMasterKey(ctx, config.Store, ring); err != nil {
+		return nil, err
+	}
+	e := &Engine{config: config}
+	admin, err := e.adminKey(ctx)
+	if err != nil {
+		return nil, err
+	}
+	e.sender = deliver.New(deliver.Config{
+		AllowNetworks: config.AllowNetworks, AllowHTTP: config.AllowHTTP, UserAgent: "Posthaste/" + config.Version,
+		MaxIdleConnsPerHost: config.MaxInFlight,
+	})
+	metrics := telemetry.NewMetrics()
+	e.pipeline, err = pipeline.New(pipeline.Config{
+		Store: config.Store, Sender: e.sender, Keyring: ring, Replica: config.Replica,
+		Log: config.Log, Metrics: metrics, MaxInFlight: config.MaxInFlight,
+		Grace: config.Grace, IdleSweep: config.IdleSweep,
+		Retention: config.Retention, DeadRetention: config.DeadRetention, IdempotencyWindow: config.IdempotencyWindow,
+	})
+	if err != nil {
+		return nil, err
+	}
+	e.handler, err = httpapi.New(httpapi.Config{
+		Pipeline: e.pipeline, Auth: auth.New(admin), Metrics: metrics, MetricsOpen: config.MetricsOpen,
+		Log: config.Log, Version: config.Version, MaxPayloadBytes: config.MaxPayloadBytes,
+		AllowNetworks: config.AllowNetworks, AllowHTTP: config.AllowHTTP, Retention: config.Retention,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// checkMasterKey keeps the id of the first master key that a database is used
+// with, and refuses any other: it could open no secret that is there, and
+// deliveries would fail one by one instead.
+func checkMasterKey(ctx context.Context, db store.Store, ring *keyring.Keyring) error {
+	kept, err := db.KeepSetting(ctx, SettingMasterKeyID, []byte(ring.KeyID()))
+	if err != nil {
+		return fmt.Errorf("check the master key: %w", err)
+	}
+	if string(kept) != ring.KeyID() {
+		return fmt.Errorf("check the master key: the secrets in this database are sealed with the key %s, and the one given is %s",
+			kept, ring.KeyID())
+	}
+	return nil
+}
+
+// adminKey returns the hash of the admin key. Of several replicas that start for
+// the first time together, the database lets one make it.
+func (e *Engine) adminKey(ctx context.Context) (auth.Hash, error) {
+	if key := e.config.AdminKey; key != "" {
+		if err := auth.CheckKey(key); err != nil {
+			return auth.Hash{}, fmt.Errorf("make an engine: the admin key: %w", err)
+		}
+		return auth.HashKey(key), nil
+	}
+	made := auth.NewKey()
+	mine := auth.HashKey(made)
+	kept, err := e.config.Store.KeepSetting(ctx, settingAdminKey, []byte(hex.EncodeToString(mine[:])))
+	if err != nil {
+		return auth.Hash{}, fmt.Errorf("keep the admin key: %w", err)
+	}
+	raw, err := hex.DecodeString(string(kept))
+	if err != nil || len(raw) != sha256.Size {
+		return auth.Hash{}, fmt.Errorf("read the admin key's hash: the setting %s is not one", settingAdminKey)
+	}
+	if hash := auth.Hash(raw); hash != mine {
+		return hash, nil
+	}
+	e.madeAdminKey = made
+	return mine, nil
+}
+
+// MadeAdminKey returns the admin key that New made, because none was given and
+// this was the first start on the database; else "". It can be had only now.
+func (e *Engine) MadeAdminKey() string { return e.madeAdminKey }
+
+// HTTPHandler returns the HTTP API. Requests are answered 503 until Run is ready.
+func (e *Engine) HTTPHandler() http.Handler { return e.handler }
+
+// Ready returns nil when events can be accepted and delivered, else why not.
+func (e *Engine) Ready() error { return e.pipeline.Ready() }
+
+// Run accepts and delivers until ctx ends, then finishes what is under way, within
+// the grace. It returns an error if it could not begin. Call it once.
+func (e *Engine) Run(ctx context.Context) error {
+	defer e.sender.Close()
+	err := e.pipeline.Run(ctx)
+	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return nil // told to end while it was still waiting to begin
+	}
+	return err
+}

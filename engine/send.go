@@ -1,0 +1,112 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/internal/deliver"
+	"github.com/posthaste-dev/posthaste/internal/pipeline"
+	"github.com/posthaste-dev/posthaste/internal/store"
+)
+
+// Event is an event to send.
+type Event struct {
+	// Type is required: 1 to 128 of a-z A-Z 0-9 . _ - / :
+	Type string
+	// Payload is delivered byte for byte. It must not be changed any more. It may
+	// be empty.
+	Payload []byte
+	// ContentType and ContentEncoding are sent on to receivers. Default: none.
+	ContentType, ContentEncoding string
+	// IdempotencyKey makes sending safe to repeat: with the same key, type and
+	// payload an event is stored once. At most 255 bytes. Default: none.
+	IdempotencyKey string
+	// Endpoints limits the event to these. Default: all of the tenant whose
+	// subscription covers the type.
+	Endpoints []posthaste.ID
+	// Headers are sent on with each delivery. Default: none.
+	Headers []posthaste.Header
+	// OrderKey is kept with the event. Default: none.
+	OrderKey string
+	// Traceparent is kept and sent on (W3C Trace Context). Default: none.
+	Traceparent string
+}
+
+// Receipt says that an event is on disk.
+type Receipt struct {
+	ID         posthaste.ID
+	Deliveries int  // made at acceptance; 0 if no endpoint matched
+	Duplicate  bool // stored earlier, under the same idempotency key
+}
+
+// Send has an event of a tenant accepted: when it returns without an error, the
+// event is on disk. Errors are *[posthaste.Error]. After
+// [posthaste.CodeUnavailable] the event may or may not be stored; to send it again
+// with the same idempotency key finds out.
+func (e *Engine) Send(ctx context.Context, tenant string, event Event) (Receipt, error) {
+	if err := e.check(event); err != nil {
+		return Receipt{}, err
+	}
+	owner, err := e.pipeline.Tenant(ctx, tenant)
+	if err != nil {
+		return Receipt{}, noTenant(tenant, err)
+	}
+	got, err := e.pipeline.Accept(ctx, pipeline.Submission{
+		Tenant: owner,
+		Event: posthaste.Event{
+			Type: event.Type, Source: "api", ContentType: event.ContentType, ContentEncoding: event.ContentEncoding,
+			Headers: event.Headers, Payload: event.Payload, IdempotencyKey: event.IdempotencyKey,
+			OrderKey: event.OrderKey, Traceparent: event.Traceparent,
+		},
+		Endpoints: event.Endpoints,
+	})
+	if err != nil {
+		return Receipt{}, err
+	}
+	return Receipt{ID: got.ID, Deliveries: got.Deliveries, Duplicate: got.Duplicate}, nil
+}
+
+func noTenant(name string, err error) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return &posthaste.Error{
+			Code: posthaste.CodeNotFound, Message: fmt.Sprintf("there is no tenant %q", name), Hint: "check the name, or create it first", Err: err,
+		}
+	}
+	return &posthaste.Error{
+		Code: posthaste.CodeUnavailable, Message: fmt.Sprintf("the tenant %q could not be looked up", name), Hint: "try again in a moment", Err: err,
+	}
+}
+
+func (e *Engine) check(event Event) error {
+	if len(event.Payload) > e.config.MaxPayloadBytes {
+		return &posthaste.Error{
+			Code: posthaste.CodeTooLarge, Message: fmt.Sprintf("the payload is larger than %d bytes", e.config.MaxPayloadBytes),
+			Hint: "send less, or a reference to what is large",
+		}
+	}
+	problems := posthaste.ValidateType("Type", event.Type)
+	for _, limited := range []struct {
+		field, value string
+		maxBytes     int
+	}{
+		{"IdempotencyKey", event.IdempotencyKey, posthaste.MaxIdempotencyKeyBytes},
+		{"OrderKey", event.OrderKey, posthaste.MaxOrderKeyBytes},
+		{"ContentType", event.ContentType, posthaste.MaxContentTypeBytes},
+		{"ContentEncoding", event.ContentEncoding, posthaste.MaxContentTypeBytes},
+		{"Traceparent", event.Traceparent, posthaste.MaxContentTypeBytes},
+	} {
+		if len(limited.value) > limited.maxBytes {
+			problems = append(problems, posthaste.Problem{
+				Field: limited.field, Message: fmt.Sprintf("is longer than %d bytes", limited.maxBytes),
+			})
+		}
+	}
+	for i, h := range event.Headers {
+		if err := deliver.CheckHeader(h.Name, h.Value); err != nil {
+			problems = append(problems, posthaste.Problem{Field: fmt.Sprintf("Headers[%d]", i), Message: err.Error()})
+		}
+	}
+	return posthaste.Invalid(problems)
+}

@@ -1,0 +1,116 @@
+// Package cli is the command line: a file for each command. Results go to
+// stdout, messages to stderr; the exit status is 0, 1 for a failure, and 2 for a
+// command or a configuration that could not be understood.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/client"
+	"github.com/posthaste-dev/posthaste/internal/config"
+)
+
+// Exit statuses.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+// Streams are what a command reads and writes.
+type Streams struct {
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+}
+
+// grammar is the command line as kong reads it.
+type grammar struct {
+	Serve      serveCommand      `cmd:"" help:"Run the engine: accept events over HTTP and deliver them."`
+	Quickstart quickstartCommand `cmd:"" help:"Try it out: run an engine and a receiver together, and print commands to paste."`
+	Receiver   receiverCommand   `cmd:"" help:"Run an endpoint that prints what arrives and verifies its signature."`
+	Send       sendCommand       `cmd:"" help:"Send an event."`
+	Events     eventsCommand     `cmd:"" help:"Look at events, and send one again."`
+	Deliveries deliveriesCommand `cmd:"" help:"Look at deliveries, and replay dead ones."`
+	Endpoints  endpointsCommand  `cmd:"" help:"Manage where events go."`
+	Tenants    tenantsCommand    `cmd:"" help:"Manage tenants."`
+	Migrate    migrateCommand    `cmd:"" help:"Bring the database to this version's schema, or print the schema."`
+	Verify     verifyCommand     `cmd:"" help:"Check that the database keeps the promise: nothing lost, nothing without a record."`
+	Version    versionCommand    `cmd:"" help:"Print the version."`
+}
+
+// Main runs the command that args name, without the program's name, until it is
+// done or ctx ends. It returns the exit status.
+func Main(ctx context.Context, args []string, s Streams) int {
+	var g grammar
+	exited := -1
+	parser, err := kong.New(&g,
+		kong.Name("posthaste"),
+		kong.Description("A webhook engine that never loses an event."),
+		kong.Writers(s.Stdout, s.Stderr),
+		kong.Exit(func(status int) { exited = status }), // after --help
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(s),
+	)
+	if err != nil {
+		_, _ = fmt.Fprintln(s.Stderr, "posthaste:", err)
+		return exitFailure
+	}
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
+	command, err := parser.Parse(args)
+	if exited >= 0 {
+		return exited
+	}
+	if err != nil {
+		_, _ = fmt.Fprintf(s.Stderr, "posthaste: %v\nRun \"posthaste --help\" for the commands.\n", err)
+		return exitUsage
+	}
+	return report(s.Stderr, command.Run())
+}
+
+// usageError is a mistake of the one who typed the command.
+type usageError struct{ message string }
+
+func (e usageError) Error() string { return e.message }
+
+// report says what went wrong and what to do about it, and returns the exit status.
+func report(w io.Writer, err error) int {
+	if err == nil {
+		return exitOK
+	}
+	_, _ = fmt.Fprintln(w, "posthaste:", err)
+	if hint := hintFor(err); hint != "" {
+		_, _ = fmt.Fprintln(w, "hint:", hint)
+	}
+	_, isUsage := errors.AsType[usageError](err)
+	_, isConfig := errors.AsType[config.Mistakes](err)
+	if isUsage || isConfig {
+		return exitUsage
+	}
+	return exitFailure
+}
+
+func hintFor(err error) string {
+	if e, ok := errors.AsType[*client.Error](err); ok {
+		if e.Code == posthaste.CodeUnauthorized {
+			return "set POSTHASTE_KEY to the key that the server printed on its first start; with SQLite it is in the file DB.admin-key"
+		}
+		return e.Hint
+	}
+	if e, ok := errors.AsType[*posthaste.Error](err); ok {
+		return e.Hint
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+		return `is the server running? Start one with "posthaste serve", or name another with --server`
+	}
+	return ""
+}

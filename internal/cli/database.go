@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/posthaste-dev/posthaste/internal/config"
+	"github.com/posthaste-dev/posthaste/internal/store"
+	"github.com/posthaste-dev/posthaste/postgres"
+	"github.com/posthaste-dev/posthaste/sqlite"
+)
+
+// database is what both drivers are.
+type database interface {
+	store.Store
+	Migrate(ctx context.Context) error
+}
+
+// openDatabase opens the database that the configuration names.
+func openDatabase(ctx context.Context, d config.Database) (database, error) {
+	if d.IsPostgres() {
+		db, err := postgres.Open(ctx, postgres.Config{URL: d.Name, DirectURL: d.Direct})
+		if err != nil {
+			return nil, err
+		}
+		return db, nil
+	}
+	db, err := sqlite.Open(ctx, sqlite.Config{Path: d.Name})
+	if err != nil {
+		return nil, err
+	}
+	return db, nil
+}
+
+// openToLook opens the database without changing it: on SQLite beside the
+// process that serves it.
+func openToLook(ctx context.Context, d config.Database) (database, error) {
+	if d.IsPostgres() {
+		return openDatabase(ctx, d)
+	}
+	db, err := sqlite.Open(ctx, sqlite.Config{Path: d.Name, ReadOnly: true})
+	if err != nil {
+		return nil, err
+	}
+	if err := db.Migrate(ctx); err != nil { // opened like this, it only checks
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
+}
+
+// openMigrated opens the database and brings it to this version's schema.
+func openMigrated(ctx context.Context, d config.Database) (database, error) {
+	db, err := openDatabase(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	if err := db.Migrate(ctx); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
+}
+
+// awaitDatabase does the same, and waits for a database that is away: after a
+// power cut everything starts at once, and the database takes longest. What
+// waiting cannot cure is an error at once.
+func awaitDatabase(ctx context.Context, d config.Database, log *slog.Logger) (database, error) {
+	const longest = 10 * time.Second
+	for wait := 500 * time.Millisecond; ; wait = min(2*wait, longest) {
+		db, err := openMigrated(ctx, d)
+		if err == nil || !errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrForeignSchema) || ctx.Err() != nil {
+			return db, err
+		}
+		log.WarnContext(ctx, "the database is away, trying again", "error", err.Error(), "wait", wait.String())
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, err
+		}
+	}
+}

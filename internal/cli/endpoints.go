@@ -1,0 +1,161 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/posthaste-dev/posthaste/client"
+)
+
+type endpointsCommand struct {
+	List   endpointsList   `cmd:"" help:"List endpoints, newest first."`
+	Get    endpointsGet    `cmd:"" help:"Show an endpoint."`
+	Create endpointsCreate `cmd:"" help:"Make an endpoint; prints its secret, this once."`
+	Delete endpointsDelete `cmd:"" help:"Delete an endpoint; what waits for it ends dead."`
+	Pause  endpointsPause  `cmd:"" help:"Stop attempts; deliveries wait."`
+	Resume endpointsResume `cmd:"" help:"End a pause."`
+}
+
+type endpointsList struct {
+	remote
+	listing
+}
+
+// Run lists endpoints.
+func (c *endpointsList) Run(ctx context.Context, s Streams) error {
+	api, err := c.client()
+	if err != nil {
+		return err
+	}
+	paging, err := c.paging()
+	if err != nil {
+		return err
+	}
+	t := table[client.Endpoint]{
+		head: []string{"ID", "GATE", "TYPES", "URL", "DESCRIPTION"},
+		row: func(e client.Endpoint) []string {
+			return []string{e.ID, e.Gate.State, strings.Join(e.EventTypes, ","), printable(e.URL), shorten(e.Description, 40)}
+		},
+		none: "no endpoints",
+	}
+	return t.print(s, c.JSON, api.Endpoints.All(ctx, paging), c.Limit)
+}
+
+type endpointsGet struct {
+	remote
+	ID string `arg:"" help:"Id of the endpoint."`
+}
+
+// Run shows an endpoint.
+func (c *endpointsGet) Run(ctx context.Context, s Streams) error {
+	api, err := c.client()
+	if err != nil {
+		return err
+	}
+	e, err := api.Endpoints.Get(ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	return printEndpoint(s, c.JSON, e)
+}
+
+func printEndpoint(s Streams, asJSON bool, e client.Endpoint) error {
+	if asJSON {
+		return printJSON(s.Stdout, e)
+	}
+	gate := e.Gate.State
+	if e.Gate.Reason != "" {
+		gate += " (" + e.Gate.Reason + ")"
+	}
+	schedule := make([]string, 0, len(e.Retry.Schedule))
+	for _, step := range e.Retry.Schedule {
+		schedule = append(schedule, step.String())
+	}
+	return fields(s.Stdout,
+		"id", e.ID, "url", e.URL, "description", e.Description, "event types", strings.Join(e.EventTypes, ", "),
+		"gate", gate, "secret", e.Secret, "signature", e.Signature.Scheme, "max in flight", strconv.Itoa(e.MaxInFlight),
+		"retries after", strings.Join(schedule, ", "), "timeout", e.Retry.Timeout.String(), "deadline", e.Retry.Deadline.String(),
+		"created", showTime(e.CreatedAt), "updated", showTime(e.UpdatedAt))
+}
+
+type endpointsCreate struct {
+	remote
+	URL         string   `arg:"" help:"Where events are sent."`
+	Types       []string `placeholder:"PATTERN" help:"Event types: exact, a prefix such as invoice.*, or *. Default: *."`
+	Description string   `placeholder:"TEXT" help:"For people."`
+	Secret      string   `env:"POSTHASTE_NEW_SECRET" placeholder:"whsec_…" help:"Signing secret. Default: made by the server."`
+}
+
+// Run makes an endpoint.
+func (c *endpointsCreate) Run(ctx context.Context, s Streams) error {
+	api, err := c.client()
+	if err != nil {
+		return err
+	}
+	e, err := api.Endpoints.Create(ctx, client.NewEndpoint{
+		URL: c.URL, EventTypes: c.Types, Description: c.Description, Secret: c.Secret,
+	})
+	if err != nil {
+		return err
+	}
+	return printEndpoint(s, c.JSON, e)
+}
+
+type endpointsDelete struct {
+	remote
+	ID string `arg:"" help:"Id of the endpoint."`
+}
+
+// Run deletes an endpoint.
+func (c *endpointsDelete) Run(ctx context.Context, s Streams) error {
+	api, err := c.client()
+	if err != nil {
+		return err
+	}
+	if err := api.Endpoints.Delete(ctx, c.ID); err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(s.Stdout, map[string]any{"id": c.ID, "deleted": true})
+	}
+	_, err = fmt.Fprintf(s.Stdout, "%s  deleted\n", c.ID)
+	return err
+}
+
+type endpointsPause struct {
+	remote
+	ID string `arg:"" help:"Id of the endpoint."`
+}
+
+// Run pauses an endpoint.
+func (c *endpointsPause) Run(ctx context.Context, s Streams) error {
+	api, err := c.client()
+	if err != nil {
+		return err
+	}
+	e, err := api.Endpoints.Pause(ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	return printEndpoint(s, c.JSON, e)
+}
+
+type endpointsResume struct {
+	remote
+	ID string `arg:"" help:"Id of the endpoint."`
+}
+
+// Run ends a pause.
+func (c *endpointsResume) Run(ctx context.Context, s Streams) error {
+	api, err := c.client()
+	if err != nil {
+		return err
+	}
+	e, err := api.Endpoints.Resume(ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	return printEndpoint(s, c.JSON, e)
+}

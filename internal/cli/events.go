@@ -1,0 +1,94 @@
+package cli
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/posthaste-dev/posthaste/client"
+)
+
+type eventsCommand struct {
+	List   eventsList   `cmd:"" help:"List events, newest first."`
+	Get    eventsGet    `cmd:"" help:"Show an event, or its payload."`
+	Resend eventsResend `cmd:"" help:"Deliver an event once more to an endpoint."`
+}
+
+type eventsList struct {
+	remote
+	listing
+	Type   string `placeholder:"TYPE" help:"Only of this type."`
+	Source string `placeholder:"SOURCE" help:"Only from this source."`
+}
+
+// Run lists events.
+func (c *eventsList) Run(ctx context.Context, s Streams) error {
+	api, err := c.client()
+	if err != nil {
+		return err
+	}
+	paging, err := c.paging()
+	if err != nil {
+		return err
+	}
+	t := table[client.Event]{
+		head: []string{"ID", "TYPE", "DELIVERIES", "BYTES", "ACCEPTED"},
+		row: func(e client.Event) []string {
+			return []string{e.ID, e.Type, strconv.Itoa(e.Deliveries), strconv.Itoa(e.PayloadBytes), showTime(e.CreatedAt)}
+		},
+		none: "no events",
+	}
+	return t.print(s, c.JSON, api.Events.All(ctx, client.EventFilter{Paging: paging, Type: c.Type, Source: c.Source}), c.Limit)
+}
+
+type eventsGet struct {
+	remote
+	ID      string `arg:"" help:"Id of the event."`
+	Payload bool   `help:"Print the payload's bytes instead."`
+}
+
+// Run shows an event.
+func (c *eventsGet) Run(ctx context.Context, s Streams) error {
+	api, err := c.client()
+	if err != nil {
+		return err
+	}
+	if c.Payload {
+		payload, err := api.Events.Payload(ctx, c.ID)
+		if err != nil {
+			return err
+		}
+		_, err = s.Stdout.Write(payload)
+		return err
+	}
+	e, err := api.Events.Get(ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(s.Stdout, e)
+	}
+	return fields(s.Stdout,
+		"id", e.ID, "type", e.Type, "source", e.Source, "accepted", showTime(e.CreatedAt),
+		"deliveries", strconv.Itoa(e.Deliveries), "content type", e.ContentType, "content encoding", e.ContentEncoding,
+		"payload", strconv.Itoa(e.PayloadBytes)+" bytes", "idempotency key", e.IdempotencyKey,
+		"order key", e.OrderKey, "parent", e.Parent, "traceparent", e.Traceparent)
+}
+
+type eventsResend struct {
+	remote
+	ID       string `arg:"" help:"Id of the event."`
+	Endpoint string `arg:"" help:"Id of the endpoint."`
+}
+
+// Run makes a new delivery of an event.
+func (c *eventsResend) Run(ctx context.Context, s Streams) error {
+	api, err := c.client()
+	if err != nil {
+		return err
+	}
+	d, err := api.Events.Resend(ctx, c.ID, c.Endpoint)
+	if err != nil {
+		return err
+	}
+	return printDelivery(s, c.JSON, d)
+}

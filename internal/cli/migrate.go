@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/posthaste-dev/posthaste/internal/config"
+	"github.com/posthaste-dev/posthaste/postgres"
+	"github.com/posthaste-dev/posthaste/sqlite"
+)
+
+type migrateCommand struct {
+	Apply migrateApply `cmd:"" default:"withargs" help:"Bring the database to this version's schema; serve does it by itself."`
+	Print migratePrint `cmd:"" help:"Print the schema's SQL, for the kind of database that --db names. Opens nothing."`
+}
+
+type migrateApply struct {
+	config.DatabaseFlags
+}
+
+// Run migrates the database.
+func (c *migrateApply) Run(ctx context.Context, s Streams) error {
+	d, err := c.Parse()
+	if err != nil {
+		return err
+	}
+	db, err := openMigrated(ctx, d)
+	if err != nil {
+		return err
+	}
+	if err := db.Close(); err != nil {
+		return fmt.Errorf("close the database: %w", err)
+	}
+	_, err = fmt.Fprintln(s.Stdout, "the database has this version's schema")
+	return err
+}
+
+type migratePrint struct {
+	config.DatabaseFlags
+}
+
+// Run prints the schema.
+func (c *migratePrint) Run(s Streams) error {
+	d, err := c.Parse()
+	if err != nil {
+		return err
+	}
+	schema := new(sqlite.DB).SchemaSQL()
+	if d.IsPostgres() {
+		schema = new(postgres.DB).SchemaSQL()
+	}
+	_, err = io.WriteString(s.Stdout, schema)
+	return err
+}

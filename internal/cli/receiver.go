@@ -1,0 +1,181 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/posthaste-dev/posthaste/signature"
+)
+
+type receiverCommand struct {
+	Listen string        `default:"127.0.0.1:8701" placeholder:"HOST:PORT" help:"Address to listen on. Default: ${default}."`
+	Secret string        `env:"POSTHASTE_RECEIVER_SECRET" placeholder:"whsec_…" help:"The endpoint's secret, to verify signatures with."`
+	Status int           `default:"200" placeholder:"CODE" help:"Status to answer with. Default: ${default}."`
+	Delay  time.Duration `default:"0s" placeholder:"DURATION" help:"Time to wait before the answer. Default: ${default}."`
+	JSON   bool          `name:"json" help:"Print JSON, one object a line."`
+}
+
+// Run receives until ctx ends.
+func (c *receiverCommand) Run(ctx context.Context, s Streams) error {
+	r, err := newReceiver(receiverConfig{
+		Secret: c.Secret, Status: c.Status, Delay: c.Delay, JSON: c.JSON, Out: s.Stdout,
+	})
+	if err != nil {
+		return usageError{err.Error()}
+	}
+	listener, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return fmt.Errorf("start the receiver: %w", err)
+	}
+	_, _ = fmt.Fprintf(s.Stderr, "receiving at http://%s/, answering %d\n", listener.Addr(), c.Status)
+	return r.serve(ctx, listener)
+}
+
+// receiverConfig says how a receiver behaves.
+type receiverConfig struct {
+	Secret string        // "" verifies nothing
+	Status int           // to answer with
+	Delay  time.Duration // before the answer
+	JSON   bool
+	Out    io.Writer
+}
+
+// receiver is an endpoint for people: it prints each request in one line.
+type receiver struct {
+	config   receiverConfig
+	verifier *signature.Standard // nil: nothing to verify with
+
+	mu sync.Mutex // one line at a time
+}
+
+func newReceiver(config receiverConfig) (*receiver, error) {
+	if config.Status < 200 || config.Status > 599 {
+		return nil, fmt.Errorf("--status is %d; want a final HTTP status, 200 to 599", config.Status)
+	}
+	r := &receiver{config: config}
+	if config.Secret != "" {
+		verifier, err := signature.NewStandard(config.Secret)
+		if err != nil {
+			return nil, fmt.Errorf("--secret: %w", err)
+		}
+		r.verifier = verifier
+	}
+	return r, nil
+}
+
+// serve answers requests until ctx ends. Requests that wait out their delay are
+// then cut off: the engine takes that for a failed attempt and tries again.
+func (r *receiver) serve(ctx context.Context, listener net.Listener) error {
+	server := &http.Server{
+		Handler: r, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+	}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("receive: %w", err)
+	}
+	return nil
+}
+
+// arrival is what is told of a request.
+type arrival struct {
+	At         time.Time `json:"at"`
+	Type       string    `json:"type"`
+	EventID    string    `json:"event_id"`
+	DeliveryID string    `json:"delivery_id"`
+	Attempt    int       `json:"attempt"`
+	Signature  string    `json:"signature"` // "ok", "not checked", or why it is bad
+	Answered   int       `json:"answered"`
+	BodyBytes  int       `json:"body_bytes"`
+	Body       string    `json:"body"` // its beginning
+}
+
+// maxReceivedBytes is more than a server can be set to send.
+const maxReceivedBytes = 64 << 20
+
+// ServeHTTP implements http.Handler.
+func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxReceivedBytes))
+	if err != nil {
+		http.Error(w, "the body could not be read", http.StatusBadRequest)
+		return
+	}
+	now := time.Now()
+	attempt, _ := strconv.Atoi(req.Header.Get("Posthaste-Attempt")) // 0: not from Posthaste
+	r.print(arrival{
+		At:         now.UTC(),
+		Type:       req.Header.Get("Posthaste-Event-Type"),
+		EventID:    req.Header.Get(signature.HeaderID),
+		DeliveryID: req.Header.Get("Posthaste-Delivery-Id"),
+		Attempt:    attempt,
+		Signature:  r.judge(req.Header, body, now),
+		Answered:   r.config.Status,
+		BodyBytes:  len(body),
+		Body:       excerpt(body),
+	})
+	if r.config.Delay > 0 {
+		timer := time.NewTimer(r.config.Delay)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-req.Context().Done():
+			return
+		}
+	}
+	w.WriteHeader(r.config.Status)
+}
+
+func (r *receiver) judge(h http.Header, body []byte, now time.Time) string {
+	if r.verifier == nil {
+		return "not checked"
+	}
+	err := r.verifier.Verify(h, body, now)
+	for _, known := range []error{signature.ErrMismatch, signature.ErrTimestamp, signature.ErrHeader} {
+		if errors.Is(err, known) {
+			return known.Error()
+		}
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return "ok"
+}
+
+func (r *receiver) print(a arrival) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.config.JSON {
+		_ = printJSON(r.config.Out, a) // a receiver goes on when nobody reads what it prints
+		return
+	}
+	verdict := map[string]string{
+		"ok": "signature ok", "not checked": "signature not checked (no --secret)",
+	}[a.Signature]
+	if verdict == "" {
+		verdict = "signature BAD: " + a.Signature
+	}
+	_, _ = fmt.Fprintf(r.config.Out, "%s  %s  %s  %s  attempt %d  %s  answered %d  %s\n",
+		a.At.Local().Format("15:04:05.000"), printable(a.Type), printable(a.EventID), printable(a.DeliveryID),
+		a.Attempt, verdict, a.Answered, a.Body)
+}
+
+// excerpt shows the beginning of a body in one line.
+func excerpt(body []byte) string {
+	const most = 120
+	switch {
+	case len(body) == 0:
+		return "(empty)"
+	case !utf8.Valid(body):
+		return fmt.Sprintf("(%d bytes, not text)", len(body))
+	}
+	return shorten(string(body), most)
+}

@@ -1,0 +1,46 @@
+package cli
+
+import (
+	"os"
+	"strings"
+
+	"github.com/posthaste-dev/posthaste/client"
+)
+
+// remote are the flags of commands that talk to a server. The key has no flag:
+// it would be seen in the list of processes and in the shell's history.
+type remote struct {
+	Server string `env:"POSTHASTE_SERVER" default:"http://127.0.0.1:8700" placeholder:"URL" help:"Server to talk to, with the key in POSTHASTE_KEY. Default: ${default}."`
+	Tenant string `env:"POSTHASTE_TENANT" placeholder:"NAME" help:"Tenant to act for with an admin key. Default: default."`
+	JSON   bool   `name:"json" help:"Print JSON, one object a line."`
+}
+
+func (r remote) client() (*client.Client, error) {
+	key := os.Getenv("POSTHASTE_KEY")
+	if file := os.Getenv("POSTHASTE_KEY_FILE"); key == "" && file != "" {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			return nil, usageError{"read the key that POSTHASTE_KEY_FILE names: " + err.Error()}
+		}
+		key = strings.TrimSpace(string(raw))
+	}
+	c, err := client.New(client.Config{Server: r.Server, Key: key, Tenant: r.Tenant})
+	if err != nil {
+		return nil, usageError{err.Error()}
+	}
+	return c, nil
+}
+
+// listing are the flags of lists.
+type listing struct {
+	Limit int `default:"50" placeholder:"N" help:"Print at most so many, newest first. Default: ${default}."`
+}
+
+// paging asks for pages of what is still to be printed.
+func (l listing) paging() (client.Paging, error) {
+	if l.Limit < 1 {
+		return client.Paging{}, usageError{"--limit must be 1 or more"}
+	}
+	const largestPage = 250
+	return client.Paging{Limit: min(l.Limit, largestPage)}, nil
+}

@@ -1,0 +1,87 @@
+package config
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/posthaste-dev/posthaste/internal/deliver"
+)
+
+// Config is a configuration that has been checked. API.md's defaults are filled in.
+type Config struct {
+	// Listen is host:port; port 0 takes a free one. Default: 127.0.0.1:8700.
+	Listen string
+	// Database is where everything is kept. Default: the SQLite file posthaste.db.
+	Database Database
+	// AdminKey is the operator's key. Default: "", made on first start.
+	AdminKey string
+	// MasterKey seals endpoint secrets. Default: "", made beside the SQLite file;
+	// never empty with PostgreSQL.
+	MasterKey string
+	// AllowNetworks are private networks that endpoints may be in. Default: none.
+	AllowNetworks []netip.Prefix
+	// AllowHTTP says where endpoints may be http. Default: nowhere.
+	AllowHTTP deliver.PlainHTTP
+	// MaxInFlight bounds the attempts under way at once. Default: 512.
+	MaxInFlight int
+	// MaxPayloadBytes is the largest payload of an event. Default: 1 MiB.
+	MaxPayloadBytes int
+	// Retention is how long history is kept. Default: 720h.
+	Retention time.Duration
+	// DeadRetention is how long dead letters are kept. Default: 2160h.
+	DeadRetention time.Duration
+	// IdempotencyWindow is how long idempotency keys are kept. Default: Retention.
+	IdempotencyWindow time.Duration
+	// Replica names this process, over restarts. Default: host name and port.
+	Replica string
+	// Grace is the time for what is under way when the process is told to end.
+	// Default: 30s.
+	Grace time.Duration
+	// IdleSweep is the time between looks at a database in which nothing is due.
+	// Default: 15m.
+	IdleSweep time.Duration
+	// LogFormat is "text", "json", or "" for text on a terminal and JSON elsewhere.
+	LogFormat string
+	// LogLevel is the least level that is logged. Default: info.
+	LogLevel slog.Level
+	// MetricsOpen serves /metrics without a key. Default: false.
+	MetricsOpen bool
+}
+
+// Database names a database.
+type Database struct {
+	Name   string // path of an SQLite file, or a postgres:// URL
+	Direct string // the same PostgreSQL without a pooler; "" if there is none between
+}
+
+// IsPostgres reports whether it is PostgreSQL rather than SQLite.
+func (d Database) IsPostgres() bool {
+	return strings.HasPrefix(d.Name, "postgres://") || strings.HasPrefix(d.Name, "postgresql://")
+}
+
+// Mistake is one thing that is wrong with the configuration.
+type Mistake struct {
+	Setting string // the flag's name without dashes
+	What    string // to be read after the name
+}
+
+// Mistakes are all things that are wrong with a configuration.
+type Mistakes []Mistake
+
+// Error lists the mistakes, one a line.
+func (m Mistakes) Error() string {
+	var b strings.Builder
+	b.WriteString("the configuration has ")
+	if len(m) == 1 {
+		b.WriteString("a mistake:")
+	} else {
+		fmt.Fprintf(&b, "%d mistakes:", len(m))
+	}
+	for _, mistake := range m {
+		fmt.Fprintf(&b, "\n  --%s (%s) %s", mistake.Setting, envName(mistake.Setting), mistake.What)
+	}
+	return b.String()
+}

@@ -1,0 +1,240 @@
+package httpapi
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/internal/auth"
+	"github.com/posthaste-dev/posthaste/internal/pipeline"
+)
+
+// The headers that say what an event is, in the form that net/http keeps them.
+const (
+	headerEventType      = "Posthaste-Event-Type"
+	headerEndpoint       = "Posthaste-Endpoint"
+	headerOrderKey       = "Posthaste-Order-Key"
+	headerDeliverAt      = "Posthaste-Deliver-At"
+	prefixForward        = "Posthaste-Forward-"
+	headerIdempotencyKey = "Idempotency-Key"
+	prefixCloudEvents    = "Ce-"
+	prefixOurs           = "Posthaste-"
+)
+
+// acceptEvent is the hot path, some 12,000 times a second: everything but the
+// body is in the headers, so that the body needs no reading, is kept byte for
+// byte, and may be of any type.
+func (a *api) acceptEvent(c *call) error {
+	s, err := readSubmission(c.r)
+	if err != nil {
+		return err
+	}
+	s.Tenant = c.tenant
+	if s.Event.Payload, err = a.readBody(c, a.MaxPayloadBytes); err != nil {
+		return err
+	}
+	receipt, err := a.Pipeline.Accept(c.r.Context(), s)
+	if err != nil {
+		return err
+	}
+	answerReceipt(c, receipt)
+	return nil
+}
+
+// receiptBody is what answerReceipt writes by hand.
+type receiptBody struct {
+	ID         string `json:"id"`
+	Type       string `json:"type"`
+	Deliveries int    `json:"deliveries" doc:"How many endpoints it goes to; 0 where none subscribes: the event is kept all the same"`
+	Duplicate  bool   `json:"duplicate" doc:"An earlier event with the same idempotency key, type and bytes stands for this one"`
+}
+
+func answerReceipt(c *call, r pipeline.Receipt) {
+	status := http.StatusAccepted
+	if r.Duplicate {
+		status = http.StatusOK
+	}
+	// Types and ids have no character that JSON escapes.
+	b := make([]byte, 0, 192)
+	b = append(append(b, `{"id":"`...), r.ID.Print(posthaste.KindEvent)...)
+	b = append(append(b, `","type":"`...), r.Type...)
+	b = strconv.AppendInt(append(b, `","deliveries":`...), int64(r.Deliveries), 10)
+	b = append(strconv.AppendBool(append(b, `,"duplicate":`...), r.Duplicate), "}\n"...)
+	h := c.Header()
+	h["Content-Type"] = []string{"application/json"}
+	h["Content-Length"] = []string{strconv.Itoa(len(b))}
+	c.WriteHeader(status)
+	_, _ = c.Write(b)
+}
+
+// readSubmission reads everything about an event but its payload. It looks at
+// each header once, and refuses what it does not know of ours.
+func readSubmission(r *http.Request) (pipeline.Submission, error) {
+	var s submissionReader
+	s.Event.Source = "api"
+	for name, values := range r.Header {
+		s.header(name, values)
+	}
+	s.query(r.URL.RawQuery)
+	if s.Event.Type == "" && !s.typeGiven {
+		s.report(headerEventType, "is missing", "name the event's type in this header or as ?type=")
+	}
+	if len(s.problems) > 0 {
+		slices.SortStableFunc(s.problems, func(a, b posthaste.Problem) int { return strings.Compare(a.Field, b.Field) })
+		return s.Submission, posthaste.Invalid(s.problems)
+	}
+	return s.Submission, nil
+}
+
+type submissionReader struct {
+	pipeline.Submission
+	typeGiven bool // also a bad one
+	problems  []posthaste.Problem
+}
+
+func (s *submissionReader) report(field, message, hint string) {
+	s.problems = append(s.problems, posthaste.Problem{Field: field, Message: message, Hint: hint})
+}
+
+func (s *submissionReader) unsupported(field, message, hint string) {
+	s.problems = append(s.problems, posthaste.Problem{Field: field, Message: message, Hint: hint, Code: posthaste.CodeUnsupported})
+}
+
+func (s *submissionReader) header(name string, values []string) {
+	e := &s.Event
+	switch name {
+	case headerEventType:
+		if len(values) != 1 {
+			s.typeGiven = true
+			s.report(name, "is given more than once", "give it once")
+			return
+		}
+		s.setType(name, values[0])
+	case headerIdempotencyKey:
+		e.IdempotencyKey = s.oneNotEmpty(name, values, posthaste.MaxIdempotencyKeyBytes)
+	case headerOrderKey:
+		e.OrderKey = s.oneNotEmpty(name, values, posthaste.MaxOrderKeyBytes)
+	case "Content-Type":
+		e.ContentType = s.one(name, values, posthaste.MaxContentTypeBytes)
+		if mediaType, _, _ := strings.Cut(e.ContentType, ";"); strings.HasPrefix(strings.ToLower(strings.TrimSpace(mediaType)), "application/cloudevents") {
+			s.unsupported(name, "names a CloudEvent, which is not understood yet", "send the payload with its own content type, and the type in "+headerEventType)
+		}
+	case "Content-Encoding":
+		e.ContentEncoding = s.one(name, values, posthaste.MaxContentTypeBytes)
+	case "Traceparent":
+		// W3C Trace Context, section 3.2: one that is not valid is ignored.
+		if len(values) == 1 && isTraceparent(values[0]) {
+			e.Traceparent = values[0]
+		}
+	case headerEndpoint:
+		s.setEndpoints(values)
+	case headerDeliverAt:
+		s.unsupported(name, "is not built yet", "leave it out: the event is delivered at once")
+	case auth.HeaderTenant, headerRequestID, "Posthaste-Attempt", "Posthaste-Delivery-Id":
+		// The first is read with the key; the others are what a client repeats, or
+		// another Posthaste sends that delivers here.
+	default:
+		switch {
+		case strings.HasPrefix(name, prefixForward):
+			s.unsupported(name, "is not built yet", "leave it out, or set the header on the endpoint")
+		case strings.HasPrefix(name, prefixOurs):
+			s.report(name, "is not a header of Posthaste", "see /docs for those of this request")
+		case strings.HasPrefix(name, prefixCloudEvents):
+			s.unsupported(name, "belongs to a CloudEvent, which is not understood yet", "leave it out, and send the type in "+headerEventType)
+		}
+	}
+}
+
+// one returns the value of a header that may be given once.
+func (s *submissionReader) one(name string, values []string, maxBytes int) string {
+	switch {
+	case len(values) != 1:
+		s.report(name, "is given more than once", "give it once")
+	case len(values[0]) > maxBytes:
+		s.report(name, "is too long", fmt.Sprintf("%d bytes at most", maxBytes))
+	case !isText(values[0]):
+		s.report(name, "is not UTF-8", "send it in UTF-8")
+	default:
+		return values[0]
+	}
+	return ""
+}
+
+// oneNotEmpty refuses an empty value: a script whose variable is not set would
+// lose what it asked for, deduplication or order, without a word.
+func (s *submissionReader) oneNotEmpty(name string, values []string, maxBytes int) string {
+	if len(values) == 1 && values[0] == "" {
+		s.report(name, "is empty", fmt.Sprintf("1 to %d bytes, or leave the header out", maxBytes))
+		return ""
+	}
+	return s.one(name, values, maxBytes)
+}
+
+// setType takes the type from the header or the query, in either order.
+func (s *submissionReader) setType(field, eventType string) {
+	if s.typeGiven {
+		if eventType != s.Event.Type {
+			s.report(field, "says another type than the header "+headerEventType, "give the type in one place")
+		}
+		return
+	}
+	s.typeGiven = true
+	s.problems = append(s.problems, posthaste.ValidateType(field, eventType)...)
+	s.Event.Type = eventType
+}
+
+func (s *submissionReader) setEndpoints(values []string) {
+	for _, value := range values {
+		for one := range strings.SplitSeq(value, ",") { // a proxy may join repeated headers into one (RFC 9110, section 5.3)
+			id, err := posthaste.ParseID(posthaste.KindEndpoint, strings.Trim(one, " \t"))
+			switch {
+			case err != nil:
+				s.report(headerEndpoint, "is not the id of an endpoint", err.Error())
+			case !slices.Contains(s.Endpoints, id):
+				s.Endpoints = append(s.Endpoints, id)
+			}
+		}
+	}
+}
+
+func (s *submissionReader) query(raw string) {
+	if raw == "" {
+		return
+	}
+	values, err := url.ParseQuery(raw)
+	if err != nil {
+		s.report("", "has a query that cannot be read", "escape what is not a letter or a digit as %XX")
+		return
+	}
+	for name, given := range values {
+		switch {
+		case name != "type":
+			s.report(join("", name), "is not a parameter", "this path takes type; all else is in headers")
+		case len(given) > 1:
+			s.typeGiven = true
+			s.report(name, "is given more than once", "give it once")
+		default:
+			s.setType(name, given[0])
+		}
+	}
+}
+
+// isTraceparent knows version 00 and, as the specification asks, takes a higher
+// version whose beginning reads like it.
+func isTraceparent(s string) bool {
+	const v00Bytes = 55 // 2-32-16-2 hex digits
+	if len(s) < v00Bytes || len(s) > 128 || s[2] != '-' || s[35] != '-' || s[52] != '-' {
+		return false
+	}
+	version, trace, parent, flags := s[:2], s[3:35], s[36:52], s[53:55]
+	if !isLowerHex(version+trace+parent+flags) || version == "ff" || strings.Trim(trace, "0") == "" || strings.Trim(parent, "0") == "" {
+		return false
+	}
+	return len(s) == v00Bytes || version != "00" && s[v00Bytes] == '-' && !strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c > '~' })
+}
+
+func isLowerHex(s string) bool { return strings.Trim(s, "0123456789abcdef") == "" }

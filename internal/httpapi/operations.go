@@ -1,0 +1,95 @@
+package httpapi
+
+import (
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/posthaste-dev/posthaste"
+)
+
+// What the OpenAPI document says of each route, in the order of routes.go.
+
+var (
+	pageParams = []param{
+		{name: "limit", text: "How many rows, 50 where it is left out", schema: huma.Schema{Type: huma.TypeInteger, Minimum: number(1), Maximum: number(maxLimit)}},
+		{name: "cursor", text: `Where the page begins: "next" of the page before`},
+	}
+	timeParams = []param{
+		{name: "since", text: "Accepted at this time or later", schema: huma.Schema{Type: huma.TypeString, Format: "date-time"}},
+		{name: "until", text: "Accepted before this time", schema: huma.Schema{Type: huma.TypeString, Format: "date-time"}},
+	}
+	typeParam = param{name: "type", text: "The event's type, exactly"}
+)
+
+func number(n float64) *float64 { return &n }
+
+func paramsOf(lists ...[]param) (all []param) {
+	for _, l := range lists {
+		all = append(all, l...)
+	}
+	return all
+}
+
+var (
+	acceptEventOperation = operation{
+		tag: "Events", summary: "Accept an event",
+		text: "Answers 202 once the event and its deliveries are committed to disk. Repeat a request that was answered with 503 or not at all " +
+			"with the same Idempotency-Key: it is stored once. 200 says that it had been stored before. " +
+			"An unknown header that begins with Posthaste- is refused.",
+		params: []param{
+			{name: "type", text: "The event's type, where the header is not given"},
+			{name: headerEventType, in: "header", text: "The event's type: 1 to 128 of a-z A-Z 0-9 . _ - / :"},
+			{name: headerIdempotencyKey, in: "header", text: "1 to 255 bytes. A second event with it is not stored"},
+			{name: headerEndpoint, in: "header", text: "Only to these endpoints, whatever they subscribe to", repeats: true},
+			{name: headerOrderKey, in: "header", text: "1 to 255 bytes, kept with the event"},
+			{name: "Content-Encoding", in: "header", text: "Kept, and sent on"},
+			{name: "traceparent", in: "header", text: "W3C Trace Context: kept, and sent on"},
+		},
+		rawBody: true, status: 202, also: 200, out: receiptBody{},
+		codes: []posthaste.Code{posthaste.CodeIdempotencyMismatch, posthaste.CodeOverloaded},
+	}
+	listEventsOperation = operation{
+		tag: "Events", summary: "List events", status: 200, out: page[eventBody]{},
+		params: paramsOf([]param{
+			typeParam, {name: "source", text: "Where it came in: api"}, {name: "idempotency_key", text: "The key it came with"},
+			{name: "parent", text: "The id of the event that caused it"},
+		}, timeParams, pageParams),
+	}
+	readEventOperation    = operation{tag: "Events", summary: "Read an event", status: 200, out: eventBody{}}
+	readPayloadOperation  = operation{tag: "Events", summary: "Read an event's payload", text: "The very bytes that were accepted, with their content type; their content encoding is in Posthaste-Content-Encoding.", status: 200, outType: "*/*"}
+	resendEventOperation  = operation{tag: "Events", summary: "Send an event once more", text: "Makes a new delivery with the same webhook-id.", in: resendRequest{}, required: []string{"endpoint_id"}, status: 201, out: deliveryBody{}, codes: []posthaste.Code{posthaste.CodeEndpointDeleted, posthaste.CodeExpiredEvent}}
+	endpointConflictCodes = []posthaste.Code{posthaste.CodeConflict}
+
+	createEndpointOperation = operation{tag: "Endpoints", summary: "Make an endpoint", text: "The answer shows the secret, this once.", in: createEndpointRequest{}, required: []string{"url"}, status: 201, out: endpointBody{}}
+	listEndpointsOperation  = operation{tag: "Endpoints", summary: "List endpoints", params: pageParams, status: 200, out: page[endpointBody]{}}
+	readEndpointOperation   = operation{tag: "Endpoints", summary: "Read an endpoint", status: 200, out: endpointBody{}}
+	patchEndpointOperation  = operation{tag: "Endpoints", summary: "Change an endpoint", text: "A JSON Merge Patch: what is left out stays, null goes back to the default.", in: patchEndpointRequest{}, status: 200, out: endpointBody{}, codes: endpointConflictCodes}
+	deleteEndpointOperation = operation{tag: "Endpoints", summary: "Delete an endpoint", text: "What waits for it ends dead; its history stays readable.", status: 204}
+	pauseEndpointOperation  = operation{tag: "Endpoints", summary: "Pause an endpoint", text: "Its deliveries are made and wait.", status: 200, out: endpointBody{}, codes: endpointConflictCodes}
+	resumeEndpointOperation = operation{tag: "Endpoints", summary: "Resume an endpoint", status: 200, out: endpointBody{}, codes: endpointConflictCodes}
+	testEndpointOperation   = operation{tag: "Endpoints", summary: "Send a test event", text: "To this endpoint alone, whatever it subscribes to.", in: testRequest{}, status: 202, out: receiptBody{}, codes: []posthaste.Code{posthaste.CodeOverloaded}}
+
+	listDeliveriesOperation = operation{
+		tag: "Deliveries", summary: "List deliveries", status: 200, out: page[deliveryBody]{},
+		params: paramsOf([]param{
+			{name: "status", text: "Where they stand", schema: huma.Schema{Type: huma.TypeString, Enum: []any{"pending", "delivering", "delivered", "dead"}}},
+			{name: "endpoint_id", text: "Of this endpoint"}, {name: "event_id", text: "Of this event"}, typeParam,
+		}, timeParams, pageParams),
+	}
+	readDeliveryOperation   = operation{tag: "Deliveries", summary: "Read a delivery with its attempts", status: 200, out: deliveryBody{}}
+	replayDeliveryOperation = operation{
+		tag: "Deliveries", summary: "Replay a dead delivery", text: "Starts a new run: schedule and deadline begin anew, attempt numbers go on.",
+		status: 200, out: replayBody{},
+		codes: []posthaste.Code{posthaste.CodeNotDead, posthaste.CodeEndpointDeleted, posthaste.CodeExpiredEvent, posthaste.CodeUnreadable, posthaste.CodeTooLarge},
+	}
+
+	createTenantOperation = operation{tag: "Tenants", summary: "Make a tenant", in: tenantRequest{}, required: []string{"name"}, status: 201, out: tenantBody{}, codes: endpointConflictCodes}
+	listTenantsOperation  = operation{tag: "Tenants", summary: "List tenants", params: pageParams, status: 200, out: page[tenantBody]{}, codes: []posthaste.Code{posthaste.CodeInvalid}}
+	readTenantOperation   = operation{tag: "Tenants", summary: "Read a tenant", status: 200, out: tenantBody{}, codes: []posthaste.Code{posthaste.CodeInvalid, posthaste.CodeNotFound}}
+
+	liveOperation    = operation{tag: "Operations", summary: "Does the process answer?", status: 200, out: healthBody{}}
+	readyOperation   = operation{tag: "Operations", summary: "Can events be accepted and delivered here now?", status: 200, out: healthBody{}, codes: []posthaste.Code{posthaste.CodeUnavailable}}
+	metricsOperation = operation{tag: "Operations", summary: "Metrics in the Prometheus text format", status: 200, outType: "text/plain"}
+	openAPIOperation = operation{tag: "Operations", summary: "This document", status: 200, outType: "application/json"}
+	docsOperation    = operation{tag: "Operations", summary: "This document, to be read", status: 200, outType: "text/html"}
+	homeOperation    = operation{tag: "Operations", summary: "What this is", status: 200, out: homeBody{}}
+)

@@ -1,0 +1,199 @@
+package httpapi
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/posthaste-dev/posthaste"
+)
+
+// access says who may use a route.
+type access int8
+
+const (
+	open     access = iota // anybody
+	anyKey                 // any key, for its tenant
+	adminKey               // an admin key, without a tenant
+)
+
+// route is one method at one path. Its operation is what the OpenAPI document says of it.
+type route struct {
+	method, path string
+	access       access
+	handle       func(*call) error
+	operation    operation
+}
+
+// served is a route with what counts its requests, by the first digit of the status.
+type served struct {
+	route
+	seconds [6]atomic.Pointer[prometheus.Observer]
+}
+
+// routes is the whole API.
+func (a *api) routes() []route {
+	metrics := adminKey
+	if a.MetricsOpen {
+		metrics = open
+	}
+	return []route{
+		{"POST", "/v1/events", anyKey, a.acceptEvent, acceptEventOperation},
+		{"GET", "/v1/events", anyKey, a.listEvents, listEventsOperation},
+		{"GET", "/v1/events/{id}", anyKey, a.readEvent, readEventOperation},
+		{"GET", "/v1/events/{id}/payload", anyKey, a.readPayload, readPayloadOperation},
+		{"POST", "/v1/events/{id}/resend", anyKey, a.resendEvent, resendEventOperation},
+
+		{"POST", "/v1/endpoints", anyKey, a.createEndpoint, createEndpointOperation},
+		{"GET", "/v1/endpoints", anyKey, a.listEndpoints, listEndpointsOperation},
+		{"GET", "/v1/endpoints/{id}", anyKey, a.readEndpoint, readEndpointOperation},
+		{"PATCH", "/v1/endpoints/{id}", anyKey, a.patchEndpoint, patchEndpointOperation},
+		{"DELETE", "/v1/endpoints/{id}", anyKey, a.deleteEndpoint, deleteEndpointOperation},
+		{"POST", "/v1/endpoints/{id}/pause", anyKey, a.pauseEndpoint, pauseEndpointOperation},
+		{"POST", "/v1/endpoints/{id}/resume", anyKey, a.resumeEndpoint, resumeEndpointOperation},
+		{"POST", "/v1/endpoints/{id}/test", anyKey, a.testEndpoint, testEndpointOperation},
+
+		{"GET", "/v1/deliveries", anyKey, a.listDeliveries, listDeliveriesOperation},
+		{"GET", "/v1/deliveries/{id}", anyKey, a.readDelivery, readDeliveryOperation},
+		{"POST", "/v1/deliveries/{id}/replay", anyKey, a.replayDelivery, replayDeliveryOperation},
+
+		{"POST", "/v1/tenants", adminKey, a.createTenant, createTenantOperation},
+		{"GET", "/v1/tenants", adminKey, a.listTenants, listTenantsOperation},
+		{"GET", "/v1/tenants/{name}", adminKey, a.readTenant, readTenantOperation},
+
+		{"GET", "/livez", open, a.live, liveOperation},
+		{"GET", "/readyz", open, a.ready, readyOperation},
+		{"GET", "/metrics", metrics, a.metrics, metricsOperation},
+		{"GET", "/openapi.json", open, a.openAPI, openAPIOperation},
+		{"GET", "/docs", open, a.docs, docsOperation},
+		{"GET", "/docs/{file}", open, a.docsFile, operation{}},
+		{"GET", "/{$}", open, a.home, homeOperation},
+
+		// Named in the contract and not built yet: said so, rather than 404.
+		{"POST", "/v1/events/batch", anyKey, later("batches of events"), operation{}},
+		{"POST", "/v1/endpoints/{id}/rotate-secret", anyKey, later("rotation of secrets"), operation{}},
+		{"POST", "/v1/deliveries/{id}/skip", anyKey, later("skipping a delivery"), operation{}},
+	}
+}
+
+func later(what string) func(*call) error {
+	return func(*call) error { return notBuilt("", what+" is not built yet", "see /docs for what is") }
+}
+
+// newMux serves each path with all its methods, so that a wrong method is told
+// from a wrong path.
+func (a *api) newMux(routes []route) *http.ServeMux {
+	paths := map[string]map[string]*served{}
+	for _, r := range routes {
+		if paths[r.path] == nil {
+			paths[r.path] = map[string]*served{}
+		}
+		paths[r.path][r.method] = &served{route: r}
+	}
+	mux := http.NewServeMux()
+	for path, methods := range paths {
+		allow := allowed(methods)
+		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			a.serve(w, r, methods, allow)
+		})
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		callOf(w, r).refuse(&posthaste.Error{
+			Code: posthaste.CodeNotFound, Message: "there is nothing at this path", Hint: "see /docs for the paths",
+		})
+	})
+	return mux
+}
+
+func allowed(methods map[string]*served) string {
+	names := append(slices.Collect(maps.Keys(methods)), http.MethodOptions)
+	if methods[http.MethodGet] != nil {
+		names = append(names, http.MethodHead)
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+// callOf gets back the call that ServeHTTP made, with the request as the mux has
+// it: with the parts of its path.
+func callOf(w http.ResponseWriter, r *http.Request) *call {
+	c := w.(*call)
+	c.r = r
+	return c
+}
+
+func (a *api) serve(w http.ResponseWriter, r *http.Request, methods map[string]*served, allow string) {
+	c := callOf(w, r)
+	method := r.Method
+	if method == http.MethodHead {
+		method = http.MethodGet // net/http leaves the body out
+	}
+	rt := methods[method]
+	if rt == nil {
+		c.Header().Set("Allow", allow)
+		if method == http.MethodOptions {
+			c.WriteHeader(http.StatusNoContent)
+			return
+		}
+		c.refuse(&posthaste.Error{
+			Code: posthaste.CodeMethodNotAllowed, Message: fmt.Sprintf("%.20s is not a method of this path", r.Method), Hint: "use one of " + allow,
+		})
+		return
+	}
+	c.route = rt
+	err := a.admit(c, rt.access)
+	if err == nil {
+		err = rt.handle(c)
+	}
+	if err != nil {
+		c.refuse(err)
+	}
+}
+
+// admit finds out who sends the request and which tenant it is for. An unknown
+// tenant is an error, so that a typo can't swallow an event.
+func (a *api) admit(c *call, need access) (err error) {
+	if need == open {
+		return nil
+	}
+	if c.principal, err = a.Auth.Identify(c.r.Header); err != nil {
+		return err
+	}
+	if need == adminKey {
+		if !c.principal.Admin {
+			return &posthaste.Error{Code: posthaste.CodeForbidden, Message: "this needs an admin key", Hint: "use an admin key"}
+		}
+		return nil
+	}
+	name, err := c.principal.Tenant(c.r.Header)
+	if err != nil {
+		return err
+	}
+	if name != posthaste.TenantDefault && len(posthaste.ValidateTenantName(name)) > 0 {
+		return notFound("tenant") // what is no name is no tenant's either; and no database sees it
+	}
+	if c.tenant, err = a.Pipeline.Tenant(c.r.Context(), name); err != nil {
+		if explain(err).Code == posthaste.CodeNotFound {
+			return &posthaste.Error{
+				Code: posthaste.CodeNotFound, Message: fmt.Sprintf("there is no tenant %q", name),
+				Hint: "check the header Posthaste-Tenant, or create the tenant with POST /v1/tenants", Err: err,
+			}
+		}
+		return err
+	}
+	return nil
+}
+
+// pathID reads the id in the path. What is no id names no object: 404.
+func pathID(c *call, kind posthaste.Kind, what string) (posthaste.ID, error) {
+	id, err := posthaste.ParseID(kind, c.r.PathValue("id"))
+	if err != nil {
+		return id, notFound(what)
+	}
+	return id, nil
+}
