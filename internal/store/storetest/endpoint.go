@@ -1,0 +1,326 @@
+package storetest
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/internal/store"
+)
+
+var endpointCases = []testCase{
+	{name: "an endpoint is stored with its secrets", run: testCreateEndpoint},
+	{name: "a change raises the version and keeps the old definition", run: testUpdateEndpoint},
+	{name: "a change from another version is a conflict", run: testUpdateConflict},
+	{name: "of concurrent changes from one version one wins", run: testUpdateRace},
+	{name: "pause and disablement are part of a change", run: testPauseEndpoint},
+	{name: "a deleted endpoint stays as a tombstone", run: testDeleteEndpoint},
+	{name: "endpoints are listed newest first, in pages", run: testListEndpoints},
+	{name: "routing brings what changed since a version", run: testRouting},
+	{name: "routing versions rise in commit order, a reader misses none", run: testRoutingRises},
+	{name: "other tenants see no endpoint", run: testEndpointTenants},
+}
+
+func (f *fixture) readEndpoint(t tester, id posthaste.ID) store.EndpointRow {
+	t.Helper()
+	row, err := f.Store.Endpoint(t.Context(), f.tenant, id)
+	if err != nil {
+		t.Fatalf("endpoint: %v", err)
+	}
+	return row
+}
+
+func testCreateEndpoint(t *testing.T, f *fixture) {
+	before := f.version(t, f.tenant)
+	want := posthaste.Endpoint{
+		ID: f.minter.Mint(f.now), CreatedAt: f.now, Version: 1, Paused: true,
+		Definition: posthaste.Definition{
+			URL: "https://example.com/ü?a=b", Description: "die 'erste'\n", EventTypes: []string{"invoice.*", "order.paid"},
+			Headers: map[string]string{"X-A": "1", "X-B": ""}, MaxInFlight: 3,
+			Signature: posthaste.Signature{Scheme: posthaste.SchemeHex, Headers: posthaste.SignatureHeaders{Timestamp: "X-T", Signature: "X-S"}},
+			Retry: posthaste.RetryPolicy{
+				Schedule: []posthaste.Duration{posthaste.Duration(1500 * time.Millisecond)}, Jitter: 0.25,
+				Timeout: posthaste.Duration(time.Second), Deadline: posthaste.Duration(time.Hour), Transient: []string{"5xx"},
+			},
+		},
+	}
+	secrets := []store.SealedSecret{
+		{No: 1, Sealed: []byte{0, 0xff, 1}, KeyID: "k1", ExpiresAt: f.at(time.Hour)},
+		{No: 2, Sealed: []byte("two"), KeyID: "k2"},
+	}
+	made, err := f.Store.CreateEndpoint(t.Context(), store.CreateEndpointParams{Tenant: f.tenant, Endpoint: want, Secrets: secrets})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if made.No == 0 || made.Version != 1 || !made.DeletedAt.IsZero() {
+		t.Errorf("made: %+v", made)
+	}
+	got := f.readEndpoint(t, want.ID)
+	same(t, "what is read, against what was answered", got, made)
+	want.UpdatedAt = got.UpdatedAt // the contract leaves open what it is before the first change
+	same(t, "endpoint", got, store.EndpointRow{No: made.No, Tenant: f.tenant, Endpoint: want, Secrets: secrets})
+	byNo, err := f.Another(t).EndpointByNo(t.Context(), made.No)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "endpoint by number", byNo, got)
+	if after := f.version(t, f.tenant); after.Version <= before.Version {
+		t.Errorf("routing version %d after %d", after.Version, before.Version)
+	}
+}
+
+func updateOf(ep store.EndpointRow, url string, now time.Time) store.UpdateEndpointParams {
+	p := store.UpdateEndpointParams{Tenant: ep.Tenant, Endpoint: ep.Endpoint, FromVersion: ep.Version}
+	p.Endpoint.URL, p.Endpoint.UpdatedAt = url, now
+	return p
+}
+
+func testUpdateEndpoint(t *testing.T, f *fixture) {
+	ep := f.endpoint(t)
+	urls := []string{ep.URL}
+	for v := 2; v <= 4; v++ {
+		before := f.version(t, f.tenant)
+		urls = append(urls, "https://receiver.example/"+string(rune('0'+v)))
+		row, err := f.Store.UpdateEndpoint(t.Context(), updateOf(ep, urls[v-1], f.at(time.Duration(v)*time.Second)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if row.Version != v || row.URL != urls[v-1] || !row.UpdatedAt.Equal(f.at(time.Duration(v)*time.Second)) || !row.CreatedAt.Equal(f.now) {
+			t.Errorf("version %d: %+v", v, row)
+		}
+		same(t, "endpoint", f.readEndpoint(t, ep.ID), row)
+		if after := f.version(t, f.tenant); after.Version <= before.Version {
+			t.Errorf("routing version %d after %d", after.Version, before.Version)
+		}
+		ep = row
+	}
+	if len(ep.Secrets) != 1 {
+		t.Errorf("a change lost the secrets: %+v", ep.Secrets)
+	}
+	for v, url := range urls {
+		d, err := f.Store.Definition(t.Context(), ep.No, v+1)
+		want := ep.Definition
+		want.URL = url
+		same(t, "definition", d, want)
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	for _, v := range []int{0, 5} {
+		_, err := f.Store.Definition(t.Context(), ep.No, v)
+		wantErr(t, "a version that never was", err, store.ErrNotFound)
+	}
+}
+
+func testUpdateConflict(t *testing.T, f *fixture) {
+	ep := f.endpoint(t)
+	p := updateOf(ep, "https://receiver.example/2", f.now)
+	if _, err := f.Store.UpdateEndpoint(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	before, want := f.version(t, f.tenant), f.readEndpoint(t, ep.ID)
+	for _, from := range []int{0, 1, 3} {
+		p.FromVersion, p.Endpoint.URL = from, "https://receiver.example/lost"
+		_, err := f.Store.UpdateEndpoint(t.Context(), p)
+		wantErr(t, "a change from another version", err, store.ErrConflict)
+	}
+	same(t, "endpoint", f.readEndpoint(t, ep.ID), want)
+	same(t, "routing version", f.version(t, f.tenant), before)
+
+	p.Endpoint.ID = f.minter.Mint(f.now)
+	_, err := f.Store.UpdateEndpoint(t.Context(), p)
+	wantErr(t, "a change of nothing", err, store.ErrNotFound)
+}
+
+func testUpdateRace(t *testing.T, f *fixture) {
+	ep := f.endpoint(t)
+	stores := []store.Store{f.Store, f.Another(t)}
+	var won atomic.Int32
+	concurrently(8, func(i int) {
+		_, err := stores[i%2].UpdateEndpoint(t.Context(), updateOf(ep, "https://receiver.example/"+string(rune('a'+i)), f.now))
+		if err == nil {
+			won.Add(1)
+		} else {
+			wantErr(t, "a change that lost", err, store.ErrConflict)
+		}
+	})
+	if got := f.readEndpoint(t, ep.ID); won.Load() != 1 || got.Version != 2 {
+		t.Errorf("%d changes won, now at version %d; want 1 and 2", won.Load(), got.Version)
+	}
+}
+
+func testPauseEndpoint(t *testing.T, f *fixture) {
+	ep := f.endpoint(t)
+	p := updateOf(ep, ep.URL, f.now)
+	p.Endpoint.Paused, p.Endpoint.Disabled, p.Endpoint.DisabledReason = true, true, "answered 410"
+	if _, err := f.Store.UpdateEndpoint(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	got := f.readEndpoint(t, ep.ID)
+	if !got.Paused || !got.Disabled || got.DisabledReason != "answered 410" {
+		t.Errorf("paused and disabled: %+v", got)
+	}
+	if _, err := f.Store.UpdateEndpoint(t.Context(), updateOf(got, ep.URL, f.now)); err != nil {
+		t.Fatal(err)
+	}
+	p.Endpoint.Paused, p.Endpoint.Disabled, p.Endpoint.DisabledReason, p.FromVersion = false, false, "", 3
+	if got, err := f.Store.UpdateEndpoint(t.Context(), p); err != nil || got.Paused || got.Disabled || got.DisabledReason != "" || got.Version != 4 {
+		t.Errorf("opened again: %+v, %v", got, err)
+	}
+}
+
+func testDeleteEndpoint(t *testing.T, f *fixture) {
+	r, ep := f.replica(t), f.endpoint(t)
+	id := f.die(t, r, ep)
+	before := f.version(t, f.tenant)
+	if err := f.Store.DeleteEndpoint(t.Context(), f.tenant, ep.ID, f.at(time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	got := f.readEndpoint(t, ep.ID)
+	if !got.DeletedAt.Equal(f.at(time.Second)) || got.URL != ep.URL || got.No != ep.No {
+		t.Errorf("tombstone: %+v", got)
+	}
+	if byNo, err := f.Store.EndpointByNo(t.Context(), ep.No); err != nil || byNo.DeletedAt.IsZero() {
+		t.Errorf("tombstone by number: %+v, %v", byNo, err)
+	}
+	if after := f.version(t, f.tenant); after.Version <= before.Version {
+		t.Errorf("routing version %d after %d", after.Version, before.Version)
+	}
+	wantErr(t, "a second deletion", f.Store.DeleteEndpoint(t.Context(), f.tenant, ep.ID, f.now), store.ErrNotFound)
+	_, err := f.Store.UpdateEndpoint(t.Context(), updateOf(got, ep.URL, f.now))
+	wantErr(t, "a change of a deleted one", err, store.ErrNotFound)
+	rows, err := f.Store.ListEndpoints(t.Context(), store.ListEndpointsParams{Tenant: f.tenant, Limit: 10})
+	if err != nil || len(rows) != 0 {
+		t.Errorf("listed: %v, %v", rows, err)
+	}
+	// History stays readable.
+	if d := f.wantStatus(t, id, "dead", 1); d.EndpointID != ep.ID {
+		t.Errorf("a delivery of a deleted endpoint: %+v", d)
+	}
+	if d, err := f.Store.Definition(t.Context(), ep.No, 1); err != nil || d.URL != ep.URL {
+		t.Errorf("its definition: %+v, %v", d, err)
+	}
+}
+
+func testListEndpoints(t *testing.T, f *fixture) {
+	var want []posthaste.ID
+	for range 7 {
+		want = append([]posthaste.ID{f.endpoint(t).ID}, want...)
+	}
+	gone := f.endpoint(t)
+	f.deleteEndpoint(t, gone)
+	f.endpointOf(t, f.createTenant(t, "acme"))
+	var got []posthaste.ID
+	for p := (store.ListEndpointsParams{Tenant: f.tenant, Limit: 3}); ; {
+		page, err := f.Store.ListEndpoints(t.Context(), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(page) == 0 {
+			break
+		}
+		for _, row := range page {
+			same(t, "listed endpoint", row, f.readEndpoint(t, row.ID))
+			got = append(got, row.ID)
+		}
+		p.Before = got[len(got)-1]
+		if len(got) == 3 {
+			f.endpoint(t) // one that is newer than the page: it must not move the next one
+		}
+	}
+	same(t, "endpoints", got, want)
+}
+
+func testRouting(t *testing.T, f *fixture) {
+	routing := func(since int64) store.Routing {
+		t.Helper()
+		got, err := f.Store.Routing(t.Context(), f.tenant, since)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	one, two := f.endpoint(t), f.endpoint(t)
+	f.endpointOf(t, f.createTenant(t, "acme"))
+	all := routing(0)
+	if len(all.Endpoints) != 2 {
+		t.Fatalf("routing from the start: %+v", all)
+	}
+	if again := routing(all.Version); len(again.Endpoints) != 0 || again.Version != all.Version {
+		t.Errorf("routing without a change: %+v", again)
+	}
+	if _, err := f.Store.UpdateEndpoint(t.Context(), updateOf(one, "https://receiver.example/2", f.now)); err != nil {
+		t.Fatal(err)
+	}
+	changed := routing(all.Version)
+	same(t, "changed", changed.Endpoints, []store.EndpointRow{f.readEndpoint(t, one.ID)})
+	f.deleteEndpoint(t, two)
+	deleted := routing(changed.Version)
+	if len(deleted.Endpoints) != 1 || deleted.Endpoints[0].ID != two.ID || deleted.Endpoints[0].DeletedAt.IsZero() || deleted.Version <= changed.Version {
+		t.Errorf("routing after a deletion: %+v", deleted)
+	}
+	if row, err := f.Store.Tenant(t.Context(), posthaste.TenantDefault); err != nil || row.RoutingVersion != deleted.Version {
+		t.Errorf("tenant %+v, %v; want version %d", row, err, deleted.Version)
+	}
+}
+
+// testRoutingRises follows the changes as a replica does, in steps from the last
+// version that it saw, while others change endpoints: it must see each of them.
+func testRoutingRises(t *testing.T, f *fixture) {
+	const makers, each = 3, 15
+	stores := []store.Store{f.Store, f.Another(t), f.Another(t)}
+	var left atomic.Int32
+	left.Store(makers)
+	seen := map[posthaste.ID]bool{}
+	concurrently(makers+1, func(i int) {
+		if i < makers {
+			defer left.Add(-1)
+			for range each {
+				_, err := stores[i].CreateEndpoint(t.Context(), store.CreateEndpointParams{
+					Tenant:   f.tenant,
+					Endpoint: posthaste.Endpoint{ID: f.minter.Mint(f.now), Definition: posthaste.DefaultDefinition(), CreatedAt: f.now},
+				})
+				if err != nil {
+					t.Errorf("create endpoint: %v", err)
+				}
+			}
+			return
+		}
+		for since, last := int64(0), false; ; {
+			got, err := f.Store.Routing(t.Context(), f.tenant, since)
+			if err != nil {
+				t.Errorf("routing: %v", err)
+				return
+			}
+			if got.Version < since {
+				t.Errorf("routing version %d after %d", got.Version, since)
+			}
+			for _, ep := range got.Endpoints {
+				seen[ep.ID] = true
+			}
+			since = got.Version
+			if last {
+				return
+			}
+			last = left.Load() == 0 // one more look after the last change
+		}
+	})
+	if len(seen) != makers*each {
+		t.Errorf("a reader of the changes saw %d endpoints, want %d", len(seen), makers*each)
+	}
+}
+
+func testEndpointTenants(t *testing.T, f *fixture) {
+	ep, acme := f.endpoint(t), f.createTenant(t, "acme")
+	_, err := f.Store.Endpoint(t.Context(), acme, ep.ID)
+	wantErr(t, "reading another's endpoint", err, store.ErrNotFound)
+	p := updateOf(ep, "https://evil.example", f.now)
+	p.Tenant = acme
+	_, err = f.Store.UpdateEndpoint(t.Context(), p)
+	wantErr(t, "changing another's endpoint", err, store.ErrNotFound)
+	wantErr(t, "deleting another's endpoint", f.Store.DeleteEndpoint(t.Context(), acme, ep.ID, f.now), store.ErrNotFound)
+	same(t, "endpoint", f.readEndpoint(t, ep.ID), ep)
+	_, err = f.Store.EndpointByNo(t.Context(), 1<<30)
+	wantErr(t, "a number that is not there", err, store.ErrNotFound)
+}

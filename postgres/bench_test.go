@@ -1,0 +1,208 @@
+package postgres
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/internal/store"
+)
+
+// BenchmarkAcceptSettle is the way of an event through the database: accepted
+// with a key and 1 KiB of payload, born leased, delivered at the first attempt,
+// settled, in batches. Beside the time of one event it reports, where /proc is
+// that of the server, the CPU of its sessions, and the WAL. Run it with
+// -benchtime=100000x or more, past a checkpoint.
+func BenchmarkAcceptSettle(b *testing.B) {
+	for _, size := range []int{64, 256} {
+		b.Run(fmt.Sprintf("batch=%d", size), func(b *testing.B) { benchmarkAcceptSettle(b, size) })
+	}
+}
+
+func benchmarkAcceptSettle(b *testing.B, size int) {
+	db, _ := open(b)
+	days, err := strconv.Atoi(os.Getenv("BENCH_DAYS")) // more partitions, for their cost
+	if err == nil {
+		if err := db.MakePartitions(b.Context(), time.Now().AddDate(0, 0, -days), time.Now()); err != nil {
+			b.Fatal(err)
+		}
+	}
+	w := newWay(b, db, size)
+	for range 20 { // plans and caches
+		w.batch(b)
+	}
+	cpu, wal := serverCPU(b, db), walBytes(b, db)
+	b.ResetTimer()
+	for b.Loop() {
+		w.batch(b)
+	}
+	b.StopTimer()
+	events := float64(b.N * size)
+	b.ReportMetric(float64(b.Elapsed().Microseconds())/events, "us/event")
+	b.ReportMetric(float64((serverCPU(b, db)-cpu).Microseconds())/events, "pg-us/event")
+	b.ReportMetric(float64(walBytes(b, db)-wal)/events, "wal-B/event")
+	b.ReportMetric(hotShare(b, db), "hot-share")
+}
+
+// way drives batches of events to their end.
+type way struct {
+	db             *DB
+	minter         posthaste.Minter
+	epoch          store.Epoch
+	beatAt         time.Time
+	endpoint       store.EndpointRow
+	routing        []store.TenantVersion
+	size           int
+	payload        []byte
+	key            uint64
+	accept, settle time.Duration
+}
+
+func newWay(tb testing.TB, db *DB, size int) *way {
+	tb.Helper()
+	w := &way{db: db, size: size, payload: []byte(strings.Repeat("0123456789abcdef", 64))}
+	w.endpoint = newEndpoint(tb, db)
+	w.routing = []store.TenantVersion{{Tenant: 1, Version: 1 << 40}}
+	reg, err := db.Register(tb.Context(), store.RegisterParams{Name: "bench"})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	w.epoch, w.beatAt = reg.Epoch, time.Now()
+	return w
+}
+
+func newEndpoint(tb testing.TB, db *DB) store.EndpointRow {
+	tb.Helper()
+	definition := posthaste.DefaultDefinition()
+	definition.URL = "https://receiver.example/hook"
+	row, err := db.CreateEndpoint(tb.Context(), store.CreateEndpointParams{
+		Tenant:   1,
+		Endpoint: posthaste.Endpoint{ID: new(posthaste.Minter).Mint(time.Now()), Definition: definition, CreatedAt: time.Now()},
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return row
+}
+
+func (w *way) batch(tb testing.TB) {
+	tb.Helper()
+	now := time.Now()
+	if now.Sub(w.beatAt) > time.Second {
+		if _, err := w.db.Beat(tb.Context(), store.BeatParams{Epoch: w.epoch}); err != nil {
+			tb.Fatal(err)
+		}
+		w.beatAt = now
+	}
+	events := make([]store.NewEvent, w.size)
+	for i := range events {
+		w.key++
+		sum := sha256.Sum256(binary.BigEndian.AppendUint64(nil, w.key))
+		id := w.minter.Mint(now)
+		events[i] = store.NewEvent{
+			Event: posthaste.Event{
+				ID: id, Type: "invoice.paid", Source: "api", ContentType: "application/json", Payload: w.payload,
+				IdempotencyKey: fmt.Sprintf("invoice_%d", w.key), CorrelationID: id,
+			},
+			Tenant: 1, Namespace: store.NamespaceAPI, Key: store.Hash(sum[:]), Sum: store.Hash(sum[16:]),
+			Deliveries: []store.NewDelivery{{Endpoint: w.endpoint.No, Leased: true, ExpiresAt: now.Add(96 * time.Hour)}},
+		}
+	}
+	start := time.Now()
+	accepted, err := w.db.Accept(tb.Context(), store.AcceptParams{Epoch: w.epoch, Now: now, Routing: w.routing, Events: events})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	w.accept += time.Since(start)
+	settlements := make([]store.Settlement, w.size)
+	for i := range settlements {
+		if !accepted.Events[i].Stored {
+			tb.Fatalf("event %d is not stored", i)
+		}
+		settlements[i] = store.Settlement{
+			Lease: store.Lease{
+				Delivery: events[i].ID.Delivery(1), Tenant: 1, Endpoint: w.endpoint.No, Epoch: w.epoch, Number: 1,
+			},
+			State: posthaste.StateDelivered,
+			Attempt: &posthaste.Attempt{
+				Number: 1, StartedAt: now, Outcome: posthaste.OutcomeDelivered, StatusCode: 200, EndpointVersion: 1, Replica: "bench:8700",
+				Timings: posthaste.Timings{FirstByte: time.Millisecond, Total: 2 * time.Millisecond},
+				ResponseHeaders: []posthaste.Header{
+					{Name: "Content-Length", Value: "2"}, {Name: "Content-Type", Value: "text/plain; charset=utf-8"},
+					{Name: "Date", Value: "Sun, 29 Nov 2026 19:00:00 GMT"},
+				},
+				ResponseBody: []byte("ok"),
+			},
+		}
+	}
+	start = time.Now()
+	settled, err := w.db.Settle(tb.Context(), store.SettleParams{Now: now, Settlements: settlements})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	w.settle += time.Since(start)
+	for i, moved := range settled.Moved {
+		if !moved {
+			tb.Fatalf("settlement %d did not move its delivery", i)
+		}
+	}
+}
+
+// serverCPU is the CPU time of the server's sessions that are ours, user and
+// system, in the ticks of /proc (10 ms).
+func serverCPU(tb testing.TB, db *DB) time.Duration {
+	tb.Helper()
+	rows, err := db.side.Query(tb.Context(), "select pid from pg_stat_activity where application_name = 'posthaste' and datname = current_database()")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	pids, err := pgx.CollectRows(rows, pgx.RowTo[int])
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var ticks int
+	for _, pid := range pids {
+		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			continue // another machine's
+		}
+		fields := strings.Fields(string(raw[strings.LastIndexByte(string(raw), ')')+1:]))
+		for _, f := range fields[11:13] {
+			n, err := strconv.Atoi(f)
+			if err != nil {
+				tb.Fatal(err)
+			}
+			ticks += n
+		}
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond
+}
+
+func walBytes(tb testing.TB, db *DB) int64 {
+	tb.Helper()
+	var n int64
+	if err := db.side.QueryRow(tb.Context(), "select (pg_current_wal_insert_lsn() - '0/0')::int8").Scan(&n); err != nil {
+		tb.Fatal(err)
+	}
+	return n
+}
+
+// hotShare is the share of the updates of deliveries that touched no index.
+func hotShare(tb testing.TB, db *DB) float64 {
+	tb.Helper()
+	var share float64
+	if err := db.side.QueryRow(tb.Context(), `
+		select coalesce(sum(n_tup_hot_upd)::float8 / nullif(sum(n_tup_upd), 0), 0) from pg_stat_user_tables
+		where relname like 'deliveries_%'`).Scan(&share); err != nil {
+		tb.Fatal(err)
+	}
+	return share
+}

@@ -1,0 +1,185 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/internal/store"
+)
+
+// claimRounds bounds how often a claim looks again because hints that lead
+// nowhere took the places of real work.
+const claimRounds = 8
+
+// The list of endpoints is the gate: one that may not be attempted isn't in it,
+// and its backlog costs nothing. picked is materialized so that limit and lock
+// are taken once. A hint is judged by the delivery as the statement's snapshot
+// has it: what made the hint set the delivery's due_at in the same transaction,
+// and what changed that since has removed the hint or holds it locked.
+const claimSQL = `
+with ` + fenceSQL + `,
+picked as materialized (
+	select q.*
+	from unnest($3::int4[], $4::int4[], $5::int8[]) w (endpoint, cap, from_at)
+	cross join lateral (
+		select u.endpoint, u.due_at, u.delivery from due u
+		where u.endpoint = w.endpoint and u.due_at between w.from_at and $6::int8 and u.owner = 0
+		order by u.endpoint, u.due_at, u.delivery
+		limit w.cap for update skip locked) q
+	where exists (select from fence)),
+leased as (
+	update deliveries d set owner = $1
+	from picked k
+	where d.id = k.delivery and d.state = 0 and d.due_at = k.due_at and d.owner = 0
+	returning ` + leaseColumns + `),
+taken as (
+	update due u set owner = $1
+	from leased l
+	where u.endpoint = l.endpoint and u.due_at = l.due_at and u.delivery = l.id),
+dropped as (
+	delete from due u
+	using picked k left join deliveries d on d.id = k.delivery
+	where u.endpoint = k.endpoint and u.due_at = k.due_at and u.delivery = k.delivery
+		and (d.id is null or d.state <> 0 or d.due_at <> k.due_at)
+	returning 1)
+select (select count(*) from fence), (select count(*) from dropped), l.*
+from (values (1)) one left join leased l on true`
+
+// newerSQL lists the tenants whose routing is newer than the caller's.
+const newerSQL = `
+select t.no, t.routing_version
+from unnest($1::int4[], $2::int8[]) r (no, version) join tenants t on t.no = r.no
+where t.routing_version > r.version`
+
+// Claim implements store.Delivery.
+func (db *DB) Claim(ctx context.Context, p store.ClaimParams) (store.Claimed, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	var claimed store.Claimed
+	want := p.Want
+	for round := range claimRounds {
+		leases, newer, dropped, err := db.claim(ctx, p, want)
+		if err != nil && round > 0 {
+			break // what the rounds before took is taken; the next call will tell
+		}
+		if err != nil {
+			return store.Claimed{}, fail(fmt.Sprintf("claim work of %d endpoints", len(p.Want)), err)
+		}
+		claimed.Leases = append(claimed.Leases, leases...)
+		claimed.Newer = newer
+		if want = unsatisfied(want, leases); dropped == 0 || len(want) == 0 {
+			break
+		}
+	}
+	slices.SortFunc(claimed.Leases, func(a, b store.Lease) int {
+		return cmp.Or(cmp.Compare(a.Endpoint, b.Endpoint), a.DueAt.Compare(b.DueAt), a.Delivery.Compare(b.Delivery))
+	})
+	return claimed, nil
+}
+
+// unsatisfied returns what is still wanted after leases were taken.
+func unsatisfied(want []store.ClaimWant, leases []store.Lease) (rest []store.ClaimWant) {
+	got := map[store.EndpointNo]int{}
+	for _, l := range leases {
+		got[l.Endpoint]++
+	}
+	for _, w := range want {
+		taken := min(w.Cap, got[w.Endpoint])
+		got[w.Endpoint] -= taken
+		if w.Cap -= taken; w.Cap > 0 {
+			rest = append(rest, w)
+		}
+	}
+	return rest
+}
+
+func (db *DB) claim(ctx context.Context, p store.ClaimParams, want []store.ClaimWant) (leases []store.Lease, newer []store.TenantVersion, dropped uint64, err error) {
+	endpoint, limit, from := int4Column(len(want)), int4Column(len(want)), int8Column(len(want))
+	for _, w := range want {
+		endpoint.int4(int32(w.Endpoint))
+		limit.int4(int32(w.Cap))
+		from.time(w.From)
+	}
+	fenced := false
+	batch := &pgx.Batch{}
+	batch.Queue(claimSQL, int32(p.Epoch), freshMicros, endpoint, limit, from, micros(p.Now)).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			raw := rows.RawValues()
+			fenced = binary.BigEndian.Uint64(raw[0]) == 0
+			dropped = binary.BigEndian.Uint64(raw[1])
+			if raw[2] != nil {
+				leases = append(leases, readLease(raw[2:]))
+			}
+		}
+		return rows.Err()
+	})
+	if len(p.Tenants) > 0 {
+		queueNewer(batch, p.Tenants, &newer)
+	}
+	if err := db.hot.SendBatch(ctx, batch).Close(); err != nil {
+		return nil, nil, 0, err
+	}
+	if fenced {
+		return nil, nil, 0, store.ErrFenced
+	}
+	return leases, newer, dropped, nil
+}
+
+func queueNewer(batch *pgx.Batch, known []store.TenantVersion, newer *[]store.TenantVersion) {
+	tenant, version := versionColumns(known)
+	batch.Queue(newerSQL, tenant, version).Query(func(rows pgx.Rows) error {
+		var v store.TenantVersion
+		_, err := pgx.ForEachRow(rows, []any{(*int32)(&v.Tenant), &v.Version}, func() error {
+			*newer = append(*newer, v)
+			return nil
+		})
+		return err
+	})
+}
+
+// Events are looked up one by one from a list, in its order, and the list ends
+// with the event whose payload makes the sum exceed the limit, so that a slow
+// reader of a thousand large payloads isn't sent all of them at once.
+const loadSQL = `
+select ` + eventColumns + `, e.payload
+from (
+	select x.place, e.*,
+		sum(coalesce(octet_length(e.payload), 0)) over (order by x.place) as upto,
+		row_number() over (order by x.place) as nth
+	from unnest($1::int4[], $2::uuid[]) with ordinality x (tenant, id, place)
+	join events e on e.tenant = x.tenant and e.id = x.id) e
+where e.upto <= $3 or e.nth = 1
+order by e.place`
+
+// Load implements store.Delivery.
+func (db *DB) Load(ctx context.Context, p store.LoadParams) ([]posthaste.Event, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	tenant, id := int4Column(len(p.Events)), uuidColumn(len(p.Events))
+	for _, k := range p.Events {
+		tenant.int4(int32(k.Tenant))
+		id.uuid(k.ID)
+	}
+	rows, err := db.hot.Query(ctx, loadSQL, tenant, id, int64(p.MaxBytes))
+	if err != nil {
+		return nil, fail("load events", err)
+	}
+	defer rows.Close()
+	var events []posthaste.Event
+	for rows.Next() {
+		raw := rows.RawValues()
+		event := readEvent(raw)
+		event.Payload = append([]byte{}, raw[eventColumnCount]...)
+		events = append(events, event)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fail("load events", err)
+	}
+	return events, nil
+}

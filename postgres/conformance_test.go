@@ -1,0 +1,77 @@
+package postgres
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/internal/store"
+	"github.com/posthaste-dev/posthaste/internal/store/storetest"
+)
+
+func TestConformance(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) storetest.Database {
+		db, url := open(t)
+		return storetest.Database{
+			Store: db,
+			Another: func(t *testing.T) store.Store {
+				other, err := Open(t.Context(), Config{URL: url})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() {
+					if err := other.Close(); err != nil {
+						t.Error(err)
+					}
+				})
+				return other
+			},
+			Wipe: func(t *testing.T, table string) { exec(t, db, "delete from "+table) },
+			AgeBeat: func(t *testing.T, epoch store.Epoch, by time.Duration) {
+				exec(t, db, "update replicas set beat_at = beat_at - $2 where epoch = $1", int32(epoch), by.Microseconds())
+			},
+			StrayDue: func(t *testing.T, key store.DueKey) {
+				exec(t, db, "insert into due (endpoint, due_at, delivery) values ($1, $2, $3)",
+					int32(key.Endpoint), micros(key.DueAt), [16]byte(key.Delivery))
+			},
+			DueRows: func(t *testing.T) map[posthaste.ID]int { return dueRows(t, db) },
+			Break:   func(t *testing.T, damage storetest.Damage, id posthaste.ID) { damageDelivery(t, db, damage, id) },
+		}
+	})
+}
+
+func damageDelivery(t *testing.T, db *DB, damage storetest.Damage, id posthaste.ID) {
+	t.Helper()
+	for _, sql := range map[storetest.Damage][]string{
+		storetest.AttemptLost:  {"delete from attempts where delivery = $1 and number = 1"},
+		storetest.HistoryLost:  {"delete from attempts where delivery = $1", "update deliveries set attempts = 0 where id = $1"},
+		storetest.ReasonLost:   {"update deliveries set reason = 0 where id = $1"},
+		storetest.DeliveryLost: {"delete from deliveries where id = $1", "delete from due where delivery = $1", "delete from dead where delivery = $1"},
+		storetest.DueLost:      {"delete from due where delivery = $1"},
+	}[damage] {
+		exec(t, db, sql, [16]byte(id))
+	}
+}
+
+func dueRows(t *testing.T, db *DB) map[posthaste.ID]int {
+	t.Helper()
+	rows, err := db.side.Query(t.Context(), "select delivery from due")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := map[posthaste.ID]int{}
+	var id [16]byte
+	if _, err := pgx.ForEachRow(rows, []any{&id}, func() error { n[id]++; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func exec(tb testing.TB, db *DB, sql string, args ...any) {
+	tb.Helper()
+	if _, err := db.side.Exec(tb.Context(), sql, args...); err != nil {
+		tb.Fatalf("%s: %v", sql, err)
+	}
+}

@@ -1,0 +1,310 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/internal/store"
+)
+
+// endpointColumns are what readEndpoint reads of a row p of endpoints. The
+// secrets come along as arrays, so that an endpoint and its secrets are of one snapshot.
+const endpointColumns = `p.no, p.tenant, p.id, p.version, p.definition, p.paused, p.disabled, p.disabled_reason,
+	p.created_at, p.updated_at, p.deleted_at,
+	array(select s.no from endpoint_secrets s where s.endpoint = p.no order by s.no),
+	array(select s.sealed from endpoint_secrets s where s.endpoint = p.no order by s.no),
+	array(select s.key_id from endpoint_secrets s where s.endpoint = p.no order by s.no),
+	array(select s.expires_at from endpoint_secrets s where s.endpoint = p.no order by s.no)`
+
+// The tenant's row is locked to the end, so the routing versions of a tenant
+// rise in the order of the commits: a loader that asks for what is newer than it
+// has misses nothing.
+const createEndpointSQL = `
+with routed as (
+	update tenants set routing_version = routing_version + 1 where no = $1
+	returning routing_version),
+made as (
+	insert into endpoints (id, tenant, routing_version, paused, disabled, disabled_reason, created_at, updated_at, definition)
+	select $2, $1, routing_version, $3, $4, $5, $6, $6, $7 from routed
+	returning no),
+versioned as (
+	insert into endpoint_versions (endpoint, version, created_at, definition)
+	select no, 1, $6, $7 from made),
+secrets as (
+	insert into endpoint_secrets (endpoint, no, sealed, key_id, expires_at)
+	select made.no, s.no, s.sealed, s.key_id, s.expires_at
+	from made, unnest($8::int4[], $9::bytea[], $10::text[], $11::int8[]) s (no, sealed, key_id, expires_at))
+select no from made`
+
+// CreateEndpoint implements store.Endpoints.
+func (db *DB) CreateEndpoint(ctx context.Context, p store.CreateEndpointParams) (store.EndpointRow, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	e := p.Endpoint
+	definition, err := json.Marshal(e.Definition)
+	if err != nil {
+		return store.EndpointRow{}, fmt.Errorf("encode the definition of an endpoint: %w", err)
+	}
+	n := len(p.Secrets)
+	no, sealed, keyID, expires := int4Column(n), byteColumn(n, 128), textColumn(n), int8Column(n)
+	for _, s := range p.Secrets {
+		no.int4(int32(s.No))
+		sealed.bytes(s.Sealed)
+		keyID.text(s.KeyID)
+		expires.time(s.ExpiresAt)
+	}
+	var made int32
+	err = db.side.QueryRow(ctx, createEndpointSQL, int32(p.Tenant), [16]byte(e.ID), e.Paused, e.Disabled, e.DisabledReason,
+		micros(e.CreatedAt), string(definition), no, sealed, keyID, expires).Scan(&made)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		err = store.ErrNotFound // no such tenant
+	case hasState(err, stateUniqueViolation):
+		err = store.ErrConflict
+	}
+	if err != nil {
+		return store.EndpointRow{}, fail("create an endpoint", err)
+	}
+	return db.EndpointByNo(ctx, store.EndpointNo(made))
+}
+
+// The endpoint is locked before the tenant, and the tenant only if the endpoint
+// stands at the expected version: a refused change leaves no trace.
+const updateEndpointSQL = `
+with present as materialized (
+	select no from endpoints
+	where tenant = $1 and id = $2 and version = $3 and deleted_at = 0
+	for update),
+routed as (
+	update tenants set routing_version = routing_version + 1
+	where no = $1 and exists (select from present)
+	returning routing_version),
+changed as (
+	update endpoints p
+	set version = p.version + 1, routing_version = r.routing_version, paused = $4, disabled = $5, disabled_reason = $6,
+		updated_at = $7, definition = $8
+	from routed r, present c where p.no = c.no
+	returning p.no, p.version),
+versioned as (
+	insert into endpoint_versions (endpoint, version, created_at, definition)
+	select no, version, $7, $8 from changed)
+select no from changed`
+
+// UpdateEndpoint implements store.Endpoints.
+func (db *DB) UpdateEndpoint(ctx context.Context, p store.UpdateEndpointParams) (store.EndpointRow, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	e := p.Endpoint
+	definition, err := json.Marshal(e.Definition)
+	if err != nil {
+		return store.EndpointRow{}, fmt.Errorf("encode the definition of an endpoint: %w", err)
+	}
+	var no int32
+	err = db.side.QueryRow(ctx, updateEndpointSQL, int32(p.Tenant), [16]byte(e.ID), p.FromVersion,
+		e.Paused, e.Disabled, e.DisabledReason, micros(e.UpdatedAt), string(definition)).Scan(&no)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = db.whyUnchanged(ctx, p)
+	}
+	if err != nil {
+		return store.EndpointRow{}, fail("change an endpoint", err)
+	}
+	return db.EndpointByNo(ctx, store.EndpointNo(no))
+}
+
+// whyUnchanged says why no endpoint stood at the expected version.
+func (db *DB) whyUnchanged(ctx context.Context, p store.UpdateEndpointParams) error {
+	row, err := db.Endpoint(ctx, p.Tenant, p.Endpoint.ID)
+	switch {
+	case err != nil:
+		return err
+	case !row.DeletedAt.IsZero():
+		return store.ErrNotFound
+	default:
+		return store.ErrConflict
+	}
+}
+
+const deleteEndpointSQL = `
+with present as materialized (
+	select no from endpoints where tenant = $1 and id = $2 and deleted_at = 0 for update),
+routed as (
+	update tenants set routing_version = routing_version + 1
+	where no = $1 and exists (select from present)
+	returning routing_version)
+update endpoints p set deleted_at = $3, updated_at = $3, routing_version = r.routing_version
+from routed r, present c where p.no = c.no
+returning p.no`
+
+// DeleteEndpoint implements store.Endpoints.
+func (db *DB) DeleteEndpoint(ctx context.Context, tenant store.TenantNo, id posthaste.ID, now time.Time) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	var no int32
+	err := db.side.QueryRow(ctx, deleteEndpointSQL, int32(tenant), [16]byte(id), micros(now)).Scan(&no)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = store.ErrNotFound
+	}
+	if err != nil {
+		return fail("delete an endpoint", err)
+	}
+	return nil
+}
+
+const (
+	endpointSQL      = `select ` + endpointColumns + ` from endpoints p where p.tenant = $1 and p.id = $2`
+	endpointByNoSQL  = `select ` + endpointColumns + ` from endpoints p where p.no = $1`
+	listEndpointsSQL = `
+select ` + endpointColumns + ` from endpoints p
+where p.tenant = $1 and p.deleted_at = 0 and p.id < $2
+order by p.id desc limit $3`
+)
+
+// Endpoint implements store.Endpoints.
+func (db *DB) Endpoint(ctx context.Context, tenant store.TenantNo, id posthaste.ID) (store.EndpointRow, error) {
+	return db.endpoint(ctx, endpointSQL, int32(tenant), [16]byte(id))
+}
+
+// EndpointByNo implements store.Endpoints.
+func (db *DB) EndpointByNo(ctx context.Context, no store.EndpointNo) (store.EndpointRow, error) {
+	return db.endpoint(ctx, endpointByNoSQL, int32(no))
+}
+
+func (db *DB) endpoint(ctx context.Context, sql string, args ...any) (store.EndpointRow, error) {
+	rows, err := db.endpoints(ctx, sql, args...)
+	if err == nil && len(rows) == 0 {
+		err = store.ErrNotFound
+	}
+	if err != nil {
+		return store.EndpointRow{}, fail("look up an endpoint", err)
+	}
+	return rows[0], nil
+}
+
+// ListEndpoints implements store.Endpoints.
+func (db *DB) ListEndpoints(ctx context.Context, p store.ListEndpointsParams) ([]store.EndpointRow, error) {
+	rows, err := db.endpoints(ctx, listEndpointsSQL, int32(p.Tenant), before(p.Before), p.Limit)
+	if err != nil {
+		return nil, fail("list endpoints", err)
+	}
+	return rows, nil
+}
+
+func (db *DB) endpoints(ctx context.Context, sql string, args ...any) ([]store.EndpointRow, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	rows, err := db.side.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.EndpointRow, error) {
+		var e endpointScan
+		err := row.Scan(e.targets()...)
+		if err != nil {
+			return store.EndpointRow{}, err
+		}
+		return e.row()
+	})
+}
+
+// One statement, hence one snapshot. A tenant without changes is one row without
+// an endpoint.
+const routingSQL = `
+select t.routing_version, ` + endpointColumns + `
+from tenants t left join endpoints p on p.tenant = t.no and p.routing_version > $2
+where t.no = $1
+order by p.no`
+
+// Routing implements store.Endpoints.
+func (db *DB) Routing(ctx context.Context, tenant store.TenantNo, since int64) (store.Routing, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	var routing store.Routing
+	found := false
+	rows, err := db.side.Query(ctx, routingSQL, int32(tenant), since)
+	if err == nil {
+		var e endpointScan
+		_, err = pgx.ForEachRow(rows, append([]any{&routing.Version}, e.targets()...), func() error {
+			found = true
+			if e.no == nil {
+				return nil
+			}
+			row, err := e.row()
+			routing.Endpoints = append(routing.Endpoints, row)
+			return err
+		})
+	}
+	if err == nil && !found {
+		err = store.ErrNotFound
+	}
+	if err != nil {
+		return store.Routing{}, fail("load the routing of a tenant", err)
+	}
+	return routing, nil
+}
+
+const definitionSQL = `select definition from endpoint_versions where endpoint = $1 and version = $2`
+
+// Definition implements store.Endpoints.
+func (db *DB) Definition(ctx context.Context, endpoint store.EndpointNo, version int) (posthaste.Definition, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	var raw []byte
+	var d posthaste.Definition
+	err := db.side.QueryRow(ctx, definitionSQL, int32(endpoint), version).Scan(&raw)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = store.ErrNotFound
+	}
+	if err != nil {
+		return d, fail("look up a definition", err)
+	}
+	if err := json.Unmarshal(raw, &d); err != nil {
+		return d, undecodable(fmt.Sprintf("version %d of endpoint %d", version, endpoint), err)
+	}
+	return d, nil
+}
+
+// endpointScan takes endpointColumns in, all null where an outer join found none.
+type endpointScan struct {
+	no, tenant, version       *int32
+	id                        *[16]byte
+	definition                []byte
+	paused, disabled          *bool
+	reason                    *string
+	created, updated, deleted *int64
+	secretNos                 []int32
+	sealed                    [][]byte
+	keyIDs                    []string
+	expires                   []int64
+}
+
+func (s *endpointScan) targets() []any {
+	return []any{
+		&s.no, &s.tenant, &s.id, &s.version, &s.definition, &s.paused, &s.disabled, &s.reason,
+		&s.created, &s.updated, &s.deleted, &s.secretNos, &s.sealed, &s.keyIDs, &s.expires,
+	}
+}
+
+func (s *endpointScan) row() (store.EndpointRow, error) {
+	row := store.EndpointRow{
+		No: store.EndpointNo(*s.no), Tenant: store.TenantNo(*s.tenant),
+		Endpoint: posthaste.Endpoint{
+			ID: *s.id, Version: int(*s.version), Paused: *s.paused, Disabled: *s.disabled, DisabledReason: *s.reason,
+			CreatedAt: timeAt(*s.created), UpdatedAt: timeAt(*s.updated), DeletedAt: timeAt(*s.deleted),
+		},
+	}
+	if err := json.Unmarshal(s.definition, &row.Definition); err != nil {
+		return row, undecodable(fmt.Sprintf("the definition of endpoint %d", row.No), err)
+	}
+	for i, no := range s.secretNos {
+		row.Secrets = append(row.Secrets, store.SealedSecret{
+			No: int(no), Sealed: s.sealed[i], KeyID: s.keyIDs[i], ExpiresAt: timeAt(s.expires[i]),
+		})
+	}
+	return row, nil
+}

@@ -1,0 +1,95 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/internal/store"
+)
+
+// SQLSTATEs that the driver acts on
+// (https://www.postgresql.org/docs/current/errcodes-appendix.html).
+const (
+	stateCheckViolation  = "23514" // also: no partition for the row
+	stateUniqueViolation = "23505"
+	stateDuplicateTable  = "42P07"
+	stateLockTimeout     = "55P03"
+)
+
+// fail says what was attempted, and wraps [store.ErrUnavailable] where the
+// outcome of the call is unknown or may be another one next time.
+func fail(what string, err error) error {
+	if isUnavailable(err) && !errors.Is(err, store.ErrUnavailable) {
+		return fmt.Errorf("%s: %w: %w", what, store.ErrUnavailable, err)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// isUnavailable tells a database that is away, slow or hindered from one that
+// refuses what was asked. Whatever isn't an answer of the server (a broken or
+// refused connection, a deadline) leaves open whether the statement was
+// committed, so everything counts that isn't known to be an answer.
+func isUnavailable(err error) bool {
+	for _, verdict := range []error{pgx.ErrNoRows, store.ErrFenced, store.ErrNotFound, store.ErrConflict, store.ErrForeignSchema} {
+		if errors.Is(err, verdict) {
+			return false
+		}
+	}
+	if _, ok := errors.AsType[*posthaste.Error](err); ok {
+		return false
+	}
+	answer, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
+		return true
+	}
+	if answer.Severity == "FATAL" || answer.Severity == "PANIC" {
+		return true // the session is over
+	}
+	switch answer.Code {
+	case "25006", // read-only: a standby, until the failover is complete
+		"25P03",          // idle in transaction for too long
+		"40001", "40P01", // serialization, deadlock
+		"55006", stateLockTimeout, // object in use, lock not available
+		"57014": // statement timeout
+		return true
+	}
+	class := answer.Code[:2]
+	return strings.Contains("08 53 58", class) || // connection, resources, system (a disk)
+		class == "57" // shutdown, crash recovery, not started yet
+}
+
+// undecodable is the error for something stored that can't be read: asking
+// again would not help, so it isn't taken for an unavailable database.
+func undecodable(what string, err error) error {
+	return &posthaste.Error{
+		Code: posthaste.CodeInternal, Message: "decode " + what,
+		Hint: "was it changed by hand?", Err: err,
+	}
+}
+
+// hasState reports whether the server answered with the given SQLSTATE.
+func hasState(err error, state string) bool {
+	answer, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && answer.Code == state
+}
+
+// isMissingPartition reports whether a row found no partition of its day.
+func isMissingPartition(err error) bool {
+	answer, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && answer.Code == stateCheckViolation && answer.ConstraintName == ""
+}
+
+// bounded gives ctx a deadline if it has none: no call may hang for ever on a
+// connection whose other end is gone.
+func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, callTimeout)
+}

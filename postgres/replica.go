@@ -1,0 +1,320 @@
+package postgres
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/posthaste-dev/posthaste/internal/store"
+)
+
+const registerSQL = `
+insert into replicas (name, beat_at, low_water) values ($1, ` + clockSQL + `, $2)
+returning epoch, beat_at`
+
+// Register implements store.Replicas.
+func (db *DB) Register(ctx context.Context, p store.RegisterParams) (store.Registered, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	var epoch int32
+	var now int64
+	err := db.hot.QueryRow(ctx, registerSQL, p.Name, [16]byte(p.LowWater)).Scan(&epoch, &now)
+	if err != nil {
+		return store.Registered{}, fail("register the replica", err)
+	}
+	return store.Registered{Epoch: store.Epoch(epoch), Now: timeAt(now)}, nil
+}
+
+const beatSQL = `
+with mine as (
+	update replicas set beat_at = ` + clockSQL + `, low_water = greatest(low_water, $2)
+	where epoch = $1
+	returning epoch, name, busy, beat_at, low_water)
+select * from (
+	select * from mine
+	union all
+	select epoch, name, busy, beat_at, low_water from replicas where epoch <> $1 and exists (select from mine)) r
+order by epoch`
+
+// Beat implements store.Replicas.
+func (db *DB) Beat(ctx context.Context, p store.BeatParams) (store.Beat, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	var beat store.Beat
+	batch := &pgx.Batch{}
+	batch.Queue(beatSQL, int32(p.Epoch), [16]byte(p.LowWater)).Query(func(rows pgx.Rows) error {
+		var r store.Replica
+		var at int64
+		_, err := pgx.ForEachRow(rows, []any{(*int32)(&r.Epoch), &r.Name, &r.Busy, &at, (*[16]byte)(&r.LowWater)}, func() error {
+			r.BeatAt = timeAt(at)
+			beat.Replicas = append(beat.Replicas, r)
+			if r.Epoch == p.Epoch {
+				beat.Now = r.BeatAt
+			}
+			return nil
+		})
+		return err
+	})
+	if len(p.Tenants) > 0 {
+		queueNewer(batch, p.Tenants, &beat.Newer)
+	}
+	err := db.hot.SendBatch(ctx, batch).Close()
+	if err == nil && len(beat.Replicas) == 0 {
+		err = store.ErrFenced
+	}
+	if err != nil {
+		return store.Beat{}, fail(fmt.Sprintf("beat for epoch %d", p.Epoch), err)
+	}
+	return beat, nil
+}
+
+const ownedSQL = `
+select ` + leaseColumns + ` from deliveries d
+where d.id >= $1 and d.id < $2 and d.owner = $3 and d.state = 0
+order by d.id`
+
+// Owned implements store.Replicas.
+func (db *DB) Owned(ctx context.Context, p store.OwnedParams) ([]store.Lease, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	rows, err := db.hot.Query(ctx, ownedSQL, [16]byte(p.From), [16]byte(p.To), int32(p.Epoch))
+	if err != nil {
+		return nil, fail("list the leases of an epoch", err)
+	}
+	defer rows.Close()
+	var leases []store.Lease
+	for rows.Next() {
+		leases = append(leases, readLease(rows.RawValues()))
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fail("list the leases of an epoch", err)
+	}
+	return leases, nil
+}
+
+const ownedDueSQL = `
+select endpoint, due_at, delivery from due
+where (endpoint, due_at, delivery) > ($1, $2, $3) and owner = $4
+order by endpoint, due_at, delivery
+limit $5`
+
+// OwnedDue implements store.Replicas.
+func (db *DB) OwnedDue(ctx context.Context, p store.OwnedDueParams) ([]store.DueKey, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	after := p.After
+	rows, err := db.side.Query(ctx, ownedDueSQL,
+		int32(after.Endpoint), micros(after.DueAt), [16]byte(after.Delivery), int32(p.Epoch), p.Limit)
+	if err != nil {
+		return nil, fail("list the due rows of an epoch", err)
+	}
+	keys, err := pgx.CollectRows(rows, readDueKey)
+	if err != nil {
+		return nil, fail("list the due rows of an epoch", err)
+	}
+	return keys, nil
+}
+
+func readDueKey(row pgx.CollectableRow) (store.DueKey, error) {
+	var key store.DueKey
+	var at int64
+	err := row.Scan((*int32)(&key.Endpoint), &at, (*[16]byte)(&key.Delivery))
+	key.DueAt = timeAt(at)
+	return key, err
+}
+
+const revokeSQL = `
+with held as materialized (
+	select ` + heldColumns + `
+	from unnest($4::uuid[]) x (id) join deliveries d on d.id = x.id
+	where d.owner = $3 and d.state = 0
+	order by d.id for update of d),` + revokeTail + revokedSQL
+
+// Revoke implements store.Replicas.
+func (db *DB) Revoke(ctx context.Context, p store.RevokeParams) (int, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	ids := idColumn(compact(p.Deliveries))
+	var revoked store.Reclaimed
+	batch := &pgx.Batch{}
+	batch.Queue(lockDueSQL, ids)
+	batch.Queue(revokeSQL, micros(p.Now), revokeWaits(), int32(p.Epoch), ids).Query(readRevoked(&revoked))
+	if err := db.side.SendBatch(ctx, batch).Close(); err != nil {
+		return 0, fail(fmt.Sprintf("revoke %d leases", len(p.Deliveries)), err)
+	}
+	return revoked.Deliveries, nil
+}
+
+// The epoch's row is locked first, which waits for an accept or a claim of that epoch
+// that is under way, and keeps out later ones. What they stored is seen by the
+// statements after it.
+const (
+	reclaimLockSQL    = `select epoch from replicas where epoch = $1 and beat_at = $2 for update`
+	reclaimLockDueSQL = `
+with locked as materialized (
+	select u.endpoint from due u
+	where u.owner = $1 and exists (select from replicas where epoch = $1 and beat_at = $2)
+	order by u.endpoint, u.due_at, u.delivery
+	for update of u)
+select count(*) from locked`
+)
+
+// What an epoch holds is what it was born with, from its low-water mark on, and
+// what it claimed, in due. A due row of its own that names no lease of its own
+// becomes nobody's: a claim will judge it.
+const reclaimSQL = `
+with silent as materialized (select low_water from replicas where epoch = $3 and beat_at = $4),
+ids as materialized (
+	select d.id from deliveries d
+	where d.id >= (select low_water from silent) and d.owner = $3 and d.state = 0
+	union
+	select u.delivery from due u where u.owner = $3 and exists (select from silent)),
+held as materialized (
+	select ` + heldColumns + `
+	from ids x join deliveries d on d.id = x.id
+	where d.owner = $3 and d.state = 0
+	order by d.id for update of d),` + revokeTail + `,
+freed as (
+	update due u set owner = 0
+	where u.owner = $3 and exists (select from silent)
+		and coalesce((u.endpoint, u.due_at, u.delivery) not in (select endpoint, due_at, id from held), false)),
+ended as (
+	delete from replicas r using silent where r.epoch = $3
+	returning 1)
+select (select count(*) from back), (select array_agg(distinct endpoint) from back), (select count(*) from ended)`
+
+// Reclaim implements store.Replicas.
+func (db *DB) Reclaim(ctx context.Context, p store.ReclaimParams) (store.Reclaimed, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	var reclaimed store.Reclaimed
+	ended := false
+	batch := &pgx.Batch{}
+	batch.Queue(reclaimLockSQL, int32(p.Dead), micros(p.SeenBeatAt))
+	batch.Queue(reclaimLockDueSQL, int32(p.Dead), micros(p.SeenBeatAt))
+	batch.Queue(reclaimSQL, micros(p.Now), revokeWaits(), int32(p.Dead), micros(p.SeenBeatAt)).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			raw := rows.RawValues()
+			reclaimed = readReclaimed(raw)
+			ended = binary.BigEndian.Uint64(raw[2]) > 0
+		}
+		return rows.Err()
+	})
+	err := db.side.SendBatch(ctx, batch).Close()
+	if err == nil && !ended {
+		err = store.ErrConflict
+	}
+	if err != nil {
+		return store.Reclaimed{}, fail(fmt.Sprintf("reclaim epoch %d", p.Dead), err)
+	}
+	return reclaimed, nil
+}
+
+// Locked like a reclaim, so that the check sees what the epoch's last accept
+// and claim stored.
+const (
+	retireLockSQL = `select epoch from replicas where epoch = $1 for update`
+	retireSQL     = `
+with gone as (
+	delete from replicas r
+	where r.epoch = $1
+		and not exists (select from deliveries d where d.id >= r.low_water and d.owner = $1 and d.state = 0)
+		and not exists (select from due u where u.owner = $1)
+	returning 1)
+select (select count(*) from gone) = 0 and exists (select from replicas where epoch = $1)`
+)
+
+// Retire implements store.Replicas. A row that is gone already is no error.
+func (db *DB) Retire(ctx context.Context, epoch store.Epoch) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	var left bool
+	batch := &pgx.Batch{}
+	batch.Queue(retireLockSQL, int32(epoch))
+	batch.Queue(retireSQL, int32(epoch)).QueryRow(func(row pgx.Row) error { return row.Scan(&left) })
+	err := db.side.SendBatch(ctx, batch).Close()
+	if err == nil && left {
+		err = store.ErrConflict
+	}
+	if err != nil {
+		return fail(fmt.Sprintf("retire epoch %d", epoch), err)
+	}
+	return nil
+}
+
+// wakeChannel is where hints of due work travel. A hint is the sender's tag, a
+// colon, and numbers of endpoints with commas between them.
+const (
+	wakeChannel = "posthaste_due"
+	wakeSQL     = `select pg_notify('` + wakeChannel + `', hint) from unnest($1::text[]) hint`
+	listenSQL   = `listen ` + wakeChannel
+
+	maxHintBytes = 7900 // PostgreSQL takes payloads of less than 8,000
+)
+
+// Wake implements store.Replicas.
+func (db *DB) Wake(ctx context.Context, endpoints []store.EndpointNo) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	hints := textColumn(1)
+	hint := []byte(db.tag + ":")
+	start := len(hint)
+	for _, no := range endpoints {
+		if len(hint) > start {
+			hint = append(hint, ',')
+		}
+		hint = strconv.AppendInt(hint, int64(no), 10)
+		if len(hint) > maxHintBytes-16 {
+			hints.text(string(hint))
+			hint = hint[:start]
+		}
+	}
+	if len(hint) > start {
+		hints.text(string(hint))
+	}
+	if _, err := db.side.Exec(ctx, wakeSQL, hints); err != nil {
+		return fail("wake the other replicas", err)
+	}
+	return nil
+}
+
+// Listen implements store.Replicas, on a connection of its own: one that a pool
+// could close, or a pooler could hand to somebody else, would hear nothing.
+func (db *DB) Listen(ctx context.Context, woken func([]store.EndpointNo)) error {
+	conn, err := pgx.ConnectConfig(ctx, db.direct)
+	if err == nil {
+		defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing is lost with the connection
+		_, err = conn.Exec(ctx, listenSQL)
+	}
+	for err == nil {
+		notice, waitErr := conn.WaitForNotification(ctx)
+		if err = waitErr; err == nil {
+			if endpoints := db.readHint(notice.Payload); len(endpoints) > 0 {
+				woken(endpoints)
+			}
+		}
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fail("listen for other replicas", err)
+}
+
+// readHint returns the endpoints that a hint of another process names. What it
+// can't read, it leaves out: a hint may be lost.
+func (db *DB) readHint(hint string) (endpoints []store.EndpointNo) {
+	tag, list, ok := strings.Cut(hint, ":")
+	if !ok || tag == db.tag {
+		return nil
+	}
+	for s := range strings.SplitSeq(list, ",") {
+		if no, err := strconv.ParseInt(s, 10, 32); err == nil {
+			endpoints = append(endpoints, store.EndpointNo(no))
+		}
+	}
+	return endpoints
+}
