@@ -75,7 +75,8 @@ func (rules DefinitionRules) validateURL(field, raw string) []Problem {
 	}
 	h, message, hint := readHost(u.Hostname())
 	if message == "" {
-		message, hint = rules.judge(h, u.Scheme == "http")
+		h.plainHTTP = u.Scheme == "http"
+		message, hint = rules.judge(h)
 	}
 	if message != "" {
 		return problem(message, hint)
@@ -83,9 +84,11 @@ func (rules DefinitionRules) validateURL(field, raw string) []Problem {
 	return nil
 }
 
-// host is what a URL points to: the addresses that can be known without asking
-// a name server, none for an ordinary name.
-type host struct{ addrs []netip.Addr }
+// host is what a URL points to.
+type host struct {
+	addrs     []netip.Addr // those known without asking a name server: none for an ordinary name
+	plainHTTP bool
+}
 
 // readHost reads the host of a URL. It refuses every spelling of an address that
 // some resolver understands and this check would take for a name.
@@ -94,7 +97,7 @@ func readHost(name string) (h host, message, hint string) {
 		if addr.Zone() != "" {
 			return h, "has an address with a zone", "leave out what follows the %"
 		}
-		return host{[]netip.Addr{addr.Unmap()}}, "", ""
+		return host{addrs: []netip.Addr{addr.Unmap()}}, "", ""
 	}
 	lower := strings.TrimSuffix(strings.ToLower(name), ".")
 	if !isASCII(lower) {
@@ -115,19 +118,19 @@ func readHost(name string) (h host, message, hint string) {
 		return h, "has an address that is not in the usual form", "four numbers from 0 to 255, without leading zeros"
 	}
 	if last == "localhost" { // RFC 6761, section 6.3: always the loopback
-		return host{[]netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}}, "", ""
+		return host{addrs: []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}}, "", ""
 	}
 	return host{}, "", ""
 }
 
 // judge says what the rules have against a host. Where a name has more than one
 // known address, one that is allowed is enough: the dialler refuses the others.
-func (rules DefinitionRules) judge(h host, plainHTTP bool) (message, hint string) {
+func (rules DefinitionRules) judge(h host) (message, hint string) {
 	isAllowed := func(a netip.Addr) bool {
 		return slices.ContainsFunc(rules.AllowNetworks, func(n netip.Prefix) bool { return n.Contains(a) })
 	}
 	inNetworks := slices.ContainsFunc(h.addrs, isAllowed)
-	if plainHTTP && rules.AllowHTTP != HTTPEverywhere {
+	if h.plainHTTP && rules.AllowHTTP != HTTPEverywhere {
 		// A name may lie in an allowed network; that is seen when it is dialled.
 		isPossible := inNetworks || len(h.addrs) == 0 && len(rules.AllowNetworks) > 0
 		if rules.AllowHTTP == HTTPNowhere || !isPossible {

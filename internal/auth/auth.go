@@ -32,7 +32,7 @@ type Hash [sha256.Size]byte
 // NewKey returns a new random key: "phk_" and 40 characters of hex, 160 bits.
 func NewKey() string {
 	var raw [20]byte
-	rand.Read(raw[:]) //nolint:errcheck // never fails since Go 1.24
+	rand.Read(raw[:]) // never fails since Go 1.24
 	return KeyPrefix + hex.EncodeToString(raw[:])
 }
 
