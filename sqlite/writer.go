@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -100,16 +99,20 @@ func (w *writer) loop() {
 	defer close(w.stopped)
 	jobs := make([]*job, 0, maxTurn)
 	for {
-		if len(w.queue) == 1 && LINGER > 0 {
-			for t := time.Now(); len(w.queue) == 1 && time.Since(t) < LINGER; {
-				runtime.Gosched()
-			}
-		}
+		linger := len(w.queue) == 1 && LINGER > 0
 		select {
 		case j := <-w.queue:
 			jobs = append(jobs[:0], j)
 		case <-w.closing:
 			return
+		}
+		if linger {
+			tm := time.NewTimer(LINGER)
+			select {
+			case <-tm.C:
+			case j := <-w.queue:
+				jobs = append(jobs, j)
+			}
 		}
 		for len(jobs) < maxTurn && len(w.queue) > 0 {
 			jobs = append(jobs, <-w.queue)

@@ -252,13 +252,17 @@ type stubborn struct {
 	slowest  time.Duration // answer, of any kind
 }
 
+// unanswered is how long a sender waits for any answer; a 503 has to come
+// well before. It isn't the engine's bound, only beyond doubt.
+const unanswered = 30 * time.Second
+
 // startStubbornLoad posts from n senders, each to a replica of its own, so that
 // one that is cut off doesn't keep load from the others.
 func startStubbornLoad(t *testing.T, n int, urls ...string) *stubborn {
 	ctx := t.Context()
 	var stopping atomic.Bool
 	l := &stubborn{load: load{stopped: func() { stopping.Store(true) }, refused: map[int]int{}}}
-	client := &http.Client{Timeout: 40 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: n}}
+	client := &http.Client{Timeout: unanswered, Transport: &http.Transport{MaxIdleConnsPerHost: n}}
 	var keys atomic.Int64
 	for sender := range n {
 		l.done.Go(func() {
@@ -368,8 +372,8 @@ func TestCutNetworkToPostgresUnderLoad(t *testing.T) {
 	arrived(t, c, l.ids(), 60*time.Second, (crashMaxInFlight+crashUnrecorded)*int(cuts.Load()))
 	settledEverywhere(t, pair[1], 150*time.Second)
 	for status := range l.refused {
-		if status != 0 && status != http.StatusServiceUnavailable {
-			t.Errorf("%d answers of status %d, want none but 503", l.refused[status], status)
+		if status != http.StatusServiceUnavailable {
+			t.Errorf("%d answers of status %d (0: none), want none but 503", l.refused[status], status)
 		}
 	}
 	stored, distinct := count(t, db, `select count(*) from events`), len(distinctOf(l.ids()))

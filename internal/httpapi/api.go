@@ -53,7 +53,7 @@ type Config struct {
 
 	// AllowNetworks, AllowHTTP and Retention are what an endpoint's definition is
 	// judged by; see posthaste.DefinitionRules. Default: https to public
-	// addresses only, and any deadline.
+	// addresses only, and the pipeline's default retention, 720h.
 	AllowNetworks []netip.Prefix
 	AllowHTTP     deliver.PlainHTTP
 	Retention     time.Duration
@@ -86,6 +86,9 @@ func New(cfg Config) (http.Handler, error) {
 	}
 	if cfg.BodyTimeout <= 0 {
 		cfg.BodyTimeout = 30 * time.Second
+	}
+	if cfg.Retention <= 0 {
+		cfg.Retention = 720 * time.Hour
 	}
 	seconds, err := newRequestSeconds(cfg.Metrics.Registry)
 	if err != nil {
