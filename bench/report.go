@@ -3,10 +3,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -37,6 +39,10 @@ func openReport(terminal io.Writer, name string) (*report, error) {
 	var err error
 	if r.file, err = os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644); err != nil {
 		return nil, fmt.Errorf("open the results: %w", err)
+	}
+	// Two at once would measure each other, and mix their tables.
+	if err := syscall.Flock(int(r.file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("another benchmark is writing to %s: %w", name, err), r.file.Close())
 	}
 	if info, err := r.file.Stat(); err == nil && info.Size() == 0 {
 		return r, r.keep(reportIntro)

@@ -46,6 +46,9 @@ func (b *bench) run(ctx context.Context, d description, p phase, round int) resu
 	if err := errors.Join(s.measure(ctx, &res), s.close()); err != nil {
 		res.err = err.Error()
 	}
+	if ctx.Err() != nil {
+		res.err = "interrupted: " + res.err // says nothing about the engine
+	}
 	return res
 }
 

@@ -178,6 +178,9 @@ func TestEveryRunIsKept(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if _, err := openReport(&terminal, file); err == nil {
+			t.Error("two benchmarks may write at once")
+		}
 		bad := sample("ours", "sat:10:1", 2, 0)
 		bad.err = "cut:\n3 accepted | had not arrived"
 		if err := r.begin(time.Now(), []string{"-rounds", "2"}, machine{cpu: "Fast CPU", sync: time.Millisecond}); err != nil {

@@ -147,7 +147,7 @@ func (c *Client) do(ctx context.Context, q call) (answer, error) {
 		}
 		return answer{}, fmt.Errorf("%s %s: %w", q.method, target, err)
 	}
-	defer res.Body.Close() //nolint:errcheck // nothing to lose: the body has been read
+	defer res.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswerBytes+1))
 	if err != nil {
 		return answer{}, fmt.Errorf("read the answer to %s %s: %w", q.method, q.path, err)

@@ -73,8 +73,9 @@ func eventually(t *testing.T, what string, try func() bool) {
 }
 
 // request asks the engine's HTTP API and returns status and body.
-func request(t *testing.T, e *engine.Engine, key, method, path, body string) (int, string) {
+func request(t *testing.T, e *engine.Engine, key, route, body string) (int, string) {
 	t.Helper()
+	method, path, _ := strings.Cut(route, " ")
 	req := httptest.NewRequest(method, path, strings.NewReader(body))
 	req.Header.Set("Authorization", "Bearer "+key)
 	req.Header.Set("Content-Type", "application/json")
@@ -97,11 +98,11 @@ func TestSendReachesAnEndpoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if code, _ := request(t, e, e.MadeAdminKey(), "GET", "/readyz", ""); code != http.StatusServiceUnavailable {
+	if code, _ := request(t, e, e.MadeAdminKey(), "GET /readyz", ""); code != http.StatusServiceUnavailable {
 		t.Errorf("before Run /readyz answers %d", code)
 	}
 	start(t, e)
-	if code, body := request(t, e, e.MadeAdminKey(), "POST", "/v1/endpoints", `{"url":"`+receiver.URL+`"}`); code != http.StatusCreated {
+	if code, body := request(t, e, e.MadeAdminKey(), "POST /v1/endpoints", `{"url":"`+receiver.URL+`"}`); code != http.StatusCreated {
 		t.Fatalf("make an endpoint: %d %s", code, body)
 	}
 	event := engine.Event{
@@ -120,7 +121,7 @@ func TestSendReachesAnEndpoint(t *testing.T) {
 		t.Errorf("the same again: %+v, %v", again, err)
 	}
 	eventually(t, "the delivery is recorded", func() bool {
-		_, body := request(t, e, e.MadeAdminKey(), "GET", "/v1/deliveries", "")
+		_, body := request(t, e, e.MadeAdminKey(), "GET /v1/deliveries", "")
 		return strings.Contains(body, `"status":"delivered"`)
 	})
 }
@@ -172,10 +173,10 @@ func TestAdminKeyIsMadeOnce(t *testing.T) {
 		t.Fatalf("a second start made %q, %v", second.MadeAdminKey(), err)
 	}
 	start(t, second)
-	if code, body := request(t, second, key, "GET", "/v1/tenants", ""); code != http.StatusOK {
+	if code, body := request(t, second, key, "GET /v1/tenants", ""); code != http.StatusOK {
 		t.Errorf("the first key at the second engine: %d %s", code, body)
 	}
-	if code, _ := request(t, second, key+"x", "GET", "/v1/tenants", ""); code != http.StatusUnauthorized {
+	if code, _ := request(t, second, key+"x", "GET /v1/tenants", ""); code != http.StatusUnauthorized {
 		t.Errorf("another key: %d", code)
 	}
 	given := config(db, master)

@@ -31,14 +31,14 @@ const fenceSQL = `fence as materialized (
 // insert into events returns are the winners; everything else hangs on them, so
 // a batch that is run again after an unknown outcome adds nothing.
 //
-// The tests "in (select …)" stand inside coalesce to stay sub-plans with a hash
-// table. As joins they would be planned for the ten rows that the planner
-// expects of an array, as nested loops over the whole batch.
+// The tests "in (select …)" stand beside an or, or inside coalesce, to stay
+// sub-plans with a hash table; see plan.go.
 const acceptSQL = `
 with ` + fenceSQL + `,
 moved as materialized (
 	select t.no, t.routing_version
-	from unnest($3::int4[], $4::int8[]) r (no, version) join tenants t on t.no = r.no
+	from unnest($3::int4[], $4::int8[]) r (no, version) cross join lateral (
+		select no, routing_version from tenants where no = r.no limit 1) t
 	where t.routing_version > r.version),
 batch as materialized (
 	select * from unnest($5::uuid[], $6::int4[], $7::int4[], $8::text[], $9::text[], $10::bytea[], $11::bytea[],
@@ -280,9 +280,12 @@ func versionColumns(versions []store.TenantVersion) (tenant, version *column) {
 const existingSQL = `
 select x.place, coalesce(mine.id, i.event), coalesce(mine.fan_out, theirs.fan_out, 0), i.sum
 from unnest($1::int4[], $2::uuid[], $3::int4[], $4::int2[], $5::uuid[]) x (place, id, tenant, namespace, key)
-left join events mine on mine.tenant = x.tenant and mine.id = x.id
-left join idempotency i on i.namespace = x.namespace and i.tenant = x.tenant and i.key = x.key
-left join events theirs on theirs.tenant = x.tenant and theirs.id = i.event
+left join lateral (
+	select id, fan_out from events e where e.tenant = x.tenant and e.id = x.id limit 1) mine on true
+left join lateral (
+	select event, sum from idempotency i where i.namespace = x.namespace and i.tenant = x.tenant and i.key = x.key limit 1) i on true
+left join lateral (
+	select fan_out from events e where e.tenant = x.tenant and e.id = i.event limit 1) theirs on true
 where mine.id is not null or i.event is not null`
 
 // findExisting answers the events at the given places with what is stored, and
@@ -336,9 +339,10 @@ func (db *DB) findExisting(ctx context.Context, p store.AcceptParams, places []i
 const mineSQL = `
 select x.place, ` + leaseColumns + `
 from unnest($1::int4[], $2::uuid[], $3::uuid[]) x (place, first, last)
-join deliveries d on d.id between x.first and x.last
-where d.owner = $4 and d.state = 0
-order by d.id`
+cross join lateral (
+	select * from deliveries d
+	where d.id between x.first and x.last and d.owner = $4 and d.state = 0
+	order by d.id offset 0) d`
 
 // findMine adds to the events at the given places the leases of their
 // deliveries that the batch's epoch holds.

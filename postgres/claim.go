@@ -18,35 +18,37 @@ import (
 const claimRounds = 8
 
 // The list of endpoints is the gate: one that may not be attempted isn't in it,
-// and its backlog costs nothing. picked is materialized so that limit and lock
-// are taken once. A hint is judged by the delivery as the statement's snapshot
-// has it: what made the hint set the delivery's due_at in the same transaction,
-// and what changed that since has removed the hint or holds it locked.
+// and its backlog costs nothing. A hint is judged by the delivery as the
+// statement's snapshot has it: what made the hint set the delivery's due_at in
+// the same transaction, and what changed that since has removed the hint or
+// holds it locked.
 const claimSQL = `
 with ` + fenceSQL + `,
 picked as materialized (
 	select q.*
 	from unnest($3::int4[], $4::int4[], $5::int8[]) w (endpoint, cap, from_at)
 	cross join lateral (
-		select u.endpoint, u.due_at, u.delivery from due u
+		select u.ctid as hint, u.endpoint, u.due_at, u.delivery from due u
 		where u.endpoint = w.endpoint and u.due_at between w.from_at and $6::int8 and u.owner = 0
 		order by u.endpoint, u.due_at, u.delivery
 		limit w.cap for update skip locked) q
 	where exists (select from fence)),
+judged as materialized (
+	select k.hint, k.due_at, d.*, coalesce(d.state = 0 and d.due_at_of = k.due_at, false) as true_hint
+	from picked k left join lateral (
+		select d.ctid as row, d.id, d.state, d.owner, d.due_at as due_at_of from deliveries d
+		where d.id = k.delivery limit 1) d on true
+	where k.delivery ` + anyID + `),
 leased as (
 	update deliveries d set owner = $1
-	from picked k
-	where d.id = k.delivery and d.state = 0 and d.due_at = k.due_at and d.owner = 0
-	returning ` + leaseColumns + `),
+	from judged j
+	where d.id = j.id and d.ctid = j.row and j.true_hint
+		and d.state = 0 and d.owner = 0 and d.due_at = j.due_at
+	returning ` + leaseColumns + `, j.hint),
 taken as (
-	update due u set owner = $1
-	from leased l
-	where u.endpoint = l.endpoint and u.due_at = l.due_at and u.delivery = l.id),
+	update due set owner = $1 where ctid = any (array (select hint from leased))),
 dropped as (
-	delete from due u
-	using picked k left join deliveries d on d.id = k.delivery
-	where u.endpoint = k.endpoint and u.due_at = k.due_at and u.delivery = k.delivery
-		and (d.id is null or d.state <> 0 or d.due_at <> k.due_at)
+	delete from due where ctid = any (array (select hint from judged where not true_hint))
 	returning 1)
 select (select count(*) from fence), (select count(*) from dropped), l.*
 from (values (1)) one left join leased l on true`
@@ -54,7 +56,8 @@ from (values (1)) one left join leased l on true`
 // newerSQL lists the tenants whose routing is newer than the caller's.
 const newerSQL = `
 select t.no, t.routing_version
-from unnest($1::int4[], $2::int8[]) r (no, version) join tenants t on t.no = r.no
+from unnest($1::int4[], $2::int8[]) r (no, version) cross join lateral (
+	select no, routing_version from tenants where no = r.no limit 1) t
 where t.routing_version > r.version`
 
 // Claim implements store.Delivery.
@@ -153,7 +156,7 @@ from (
 		sum(coalesce(octet_length(e.payload), 0)) over (order by x.place) as upto,
 		row_number() over (order by x.place) as nth
 	from unnest($1::int4[], $2::uuid[]) with ordinality x (tenant, id, place)
-	join events e on e.tenant = x.tenant and e.id = x.id) e
+	cross join lateral (select * from events e where e.tenant = x.tenant and e.id = x.id limit 1) e) e
 where e.upto <= $3 or e.nth = 1
 order by e.place`
 

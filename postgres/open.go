@@ -110,6 +110,8 @@ var hotSettings = settings{
 	"synchronous_commit":                  "on", // 202 means on disk, whatever the server's default is
 	"default_transaction_isolation":       "read committed",
 	"enable_seqscan":                      "off",
+	"enable_hashjoin":                     "off",
+	"enable_mergejoin":                    "off",
 	"jit":                                 "off",
 	"plan_cache_mode":                     "force_generic_plan",
 	"statement_timeout":                   "15s",

@@ -3,6 +3,7 @@ package postgres
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -15,8 +16,12 @@ import (
 
 func TestDumpPlans(t *testing.T) {
 	db, _ := open(t)
-	fill(t, db, 100000)
-	exec(t, db, "analyze")
+	if os.Getenv("FILL") != "" {
+		fill(t, db, 100000)
+	}
+	if os.Getenv("ANALYZE") != "" {
+		exec(t, db, "vacuum analyze")
+	}
 	conn := session(t, db)
 	for _, s := range statements(dayOf(time.Now())) {
 		fmt.Println("=====", s.name)

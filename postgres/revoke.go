@@ -10,25 +10,49 @@ import (
 	"github.com/posthaste-dev/posthaste/internal/store"
 )
 
-// Taking leases away is two statements sent at once, without a round trip
-// between them: the first locks due rows, the second locks the deliveries and
-// moves them. So the lock order holds, no client is waited for inside the locks,
-// and the second has a snapshot in which whatever stood in the way is committed.
-
-// lockDueSQL locks the due rows of the deliveries $1.
-const lockDueSQL = `
+// Taking leases away is three statements sent at once, without a round trip
+// between them: lock the due rows, lock the deliveries, move them. So the lock
+// order holds, no client is waited for inside the locks, and the third has a
+// snapshot in which whatever stood in the way is committed and nothing named can move.
+const (
+	lockDueSQL = `
 with locked as materialized (
-	select u.endpoint
-	from unnest($1::uuid[]) x (id)
-	join deliveries d on d.id = x.id
-	join due u on u.endpoint = d.endpoint and u.due_at = d.due_at and u.delivery = d.id
-	order by u.endpoint, u.due_at, u.delivery
-	for update of u)
+	select from (
+		select d.endpoint, d.due_at, d.id
+		from unnest($1::uuid[]) x (id) cross join lateral (
+			select endpoint, due_at, id from deliveries d where d.id = x.id and d.due_at <> 0 limit 1) d
+		order by d.endpoint, d.due_at, d.id) d
+	cross join lateral (
+		select from due u where u.endpoint = d.endpoint and u.due_at = d.due_at and u.delivery = d.id
+		for update) u)
 select count(*) from locked`
 
-// heldColumns are what the tail below needs of a delivery d that is taken away.
-const heldColumns = `d.id, d.endpoint, d.owner, d.attempts + 1 as number, d.due_at,
-	least(d.revoked + 1, 32767)::int2 as revoked`
+	// In the order of the array, which is sorted.
+	lockDeliveriesSQL = `
+with locked as materialized (
+	select from unnest($1::uuid[]) x (id) cross join lateral (
+		select from deliveries d where d.id = x.id for update) d)
+select count(*) from locked`
+)
+
+// queueLocks locks deliveries, sorted, and their due rows until the batch is done.
+func queueLocks(batch *pgx.Batch, ids *column) {
+	batch.Queue(lockDueSQL, ids)
+	batch.Queue(lockDeliveriesSQL, ids)
+}
+
+// heldColumns are what the tail below needs of a delivery d.
+const heldColumns = `d.ctid as row, d.id, d.endpoint, d.owner, d.attempts + 1 as number, d.due_at,
+		least(d.revoked + 1, 32767)::int2 as revoked`
+
+// Parts of statements with a CTE held, of deliveries: the due rows of these,
+// and the name of the replica that owns one.
+const (
+	hintsOfHeld = `
+	select u.ctid from held h cross join lateral (
+		select ctid from due u where u.endpoint = h.endpoint and u.due_at = h.due_at and u.delivery = h.id limit 1) u`
+	nameOfOwner = `coalesce((select name from replicas r where r.epoch = h.owner), '')`
+)
 
 // revokeTail ends a statement whose CTE held has the leases to take away,
 // locked. $1 is now, $2 the waits after the first, second, … revocation. The
@@ -37,19 +61,18 @@ const heldColumns = `d.id, d.endpoint, d.owner, d.attempts + 1 as number, d.due_
 // may have the same key.
 const revokeTail = `
 gone as (
-	delete from due u using held h
-	where u.endpoint = h.endpoint and u.due_at = h.due_at and u.delivery = h.id
+	delete from due where ctid = any (array (` + hintsOfHeld + `))
 	returning 1),
 lost as (
 	insert into attempts (delivery, number, started_at, outcome, cause, error, replica)
-	select h.id, h.number, $1::int8, ` + lostOutcome + `, ` + lostCause + `, '` + lostError + `', coalesce(r.name, '')
-	from held h left join replicas r on r.epoch = h.owner
+	select h.id, h.number, $1::int8, ` + lostOutcome + `, ` + lostCause + `, '` + lostError + `', ` + nameOfOwner + `
+	from held h
 	on conflict (delivery, number) do nothing),
 back as (
 	update deliveries d
 	set owner = 0, attempts = h.number, revoked = h.revoked, last_outcome = ` + lostOutcome + `,
 		due_at = $1::int8 + ($2::int8[])[least(h.revoked, array_length($2::int8[], 1))]
-	from held h where d.id = h.id
+	from held h where d.id = h.id and d.ctid = h.row
 	returning d.endpoint, d.due_at, d.id),
 waiting as (
 	insert into due (endpoint, due_at, delivery)

@@ -33,28 +33,35 @@ with batch as materialized (
 		b (place, id, endpoint, epoch, number, due_at,
 		tried, state, failures, next_at, reason,
 		started_at, endpoint_version, outcome, cause, status, total,
-		dns, connect, tls, first_byte, replica, error, response_headers, response_body)),
+		dns, connect, tls, first_byte, replica, error, response_headers, response_body)
+	where id ` + anyID + `),
 locked as materialized (
-	select u.endpoint, u.due_at, u.delivery
-	from batch b join due u on u.endpoint = b.endpoint and u.due_at = b.due_at and u.delivery = b.id
-	where b.due_at <> 0 and u.owner = b.epoch
-	order by u.endpoint, u.due_at, u.delivery for update of u),
+	select u.hint
+	from (select endpoint, due_at, id, epoch from batch where due_at <> 0 order by endpoint, due_at, id) b
+	cross join lateral (
+		select u.ctid as hint from due u
+		where u.endpoint = b.endpoint and u.due_at = b.due_at and u.delivery = b.id and u.owner = b.epoch
+		for update) u),
 gone as (
-	delete from due u using locked l
-	where u.endpoint = l.endpoint and u.due_at = l.due_at and u.delivery = l.delivery
+	delete from due where ctid = any (array (select hint from locked))
 	returning 1),
+found as materialized (
+	select b.place, b.id, b.epoch, b.number, b.due_at, b.tried, b.state, b.failures, b.next_at, b.reason, b.outcome, d.row
+	from batch b cross join lateral (
+		select d.ctid as row from deliveries d
+		where d.id = b.id and d.id between $27 and $28 limit 1) d),
 moved as (
 	update deliveries d
-	set state = b.state, owner = 0, failures = b.failures, due_at = b.next_at, reason = b.reason,
-		attempts = case when b.tried then b.number else d.attempts end,
-		last_outcome = case when b.tried then b.outcome else d.last_outcome end,
-		revoked = case when b.tried then 0 else d.revoked end,
-		finished_at = case when b.state = 0 then 0 else $26::int8 end
-	from batch b
-	where d.id = b.id and d.id between $27 and $28
-		and d.state = 0 and d.owner = b.epoch and d.attempts = b.number - 1 and d.due_at = b.due_at
+	set state = f.state, owner = 0, failures = f.failures, due_at = f.next_at, reason = f.reason,
+		attempts = case when f.tried then f.number else d.attempts end,
+		last_outcome = case when f.tried then f.outcome else d.last_outcome end,
+		revoked = case when f.tried then 0 else d.revoked end,
+		finished_at = case when f.state = 0 then 0 else $26::int8 end
+	from found f
+	where d.id = f.id and d.ctid = f.row and d.id between $27 and $28
+		and d.state = 0 and d.owner = f.epoch and d.attempts = f.number - 1 and d.due_at = f.due_at
 		and (select count(*) from gone) >= 0
-	returning b.place, d.state, d.tenant, d.endpoint, d.due_at, d.id),
+	returning f.place, d.state, d.tenant, d.endpoint, d.due_at, d.id),
 recorded as (
 	insert into attempts as a (delivery, number, started_at, endpoint_version, outcome, cause, status, total,
 		dns, connect, tls, first_byte, replica, error, response_headers, response_body)
@@ -228,24 +235,23 @@ func (db *DB) keepKnownDays(ctx context.Context, p store.SettleParams, places []
 // The number that is held is recorded as lost: its holder's result completes it.
 const endLateSQL = `
 with held as materialized (
-	select d.id, d.endpoint, d.owner, d.attempts, d.due_at, x.number
-	from unnest($2::uuid[], $3::int4[]) x (id, number) join deliveries d on d.id = x.id
-	where d.state = 0
-	order by d.id for update of d),
+	select x.number, d.*
+	from unnest($2::uuid[], $3::int4[]) x (id, number) cross join lateral (
+		select d.ctid as row, d.id, d.endpoint, d.owner, d.attempts, d.due_at from deliveries d
+		where d.id = x.id and d.state = 0 limit 1) d
+	where x.id ` + anyID + `),
 gone as (
-	delete from due u using held h
-	where u.endpoint = h.endpoint and u.due_at = h.due_at and u.delivery = h.id),
+	delete from due where ctid = any (array (` + hintsOfHeld + `))),
 lost as (
 	insert into attempts (delivery, number, started_at, outcome, cause, error, replica)
-	select h.id, h.attempts + 1, $1::int8, ` + lostOutcome + `, ` + lostCause + `, '` + lostError + `', coalesce(r.name, '')
-	from held h left join replicas r on r.epoch = h.owner
-	where h.owner <> 0
+	select h.id, h.attempts + 1, $1::int8, ` + lostOutcome + `, ` + lostCause + `, '` + lostError + `', ` + nameOfOwner + `
+	from held h where h.owner <> 0
 	on conflict (delivery, number) do nothing),
 ended as (
 	update deliveries d
 	set state = 1, owner = 0, due_at = 0, finished_at = $1, last_outcome = 1, reason = 0, revoked = 0,
 		attempts = greatest(h.number, h.attempts + (h.owner <> 0)::int4)
-	from held h where d.id = h.id
+	from held h where d.id = h.id and d.ctid = h.row
 	returning 1)
 select count(*) from ended`
 
@@ -272,7 +278,7 @@ func (db *DB) endLate(ctx context.Context, p store.SettleParams, places []int, m
 	}
 	var late int
 	batch := &pgx.Batch{}
-	batch.Queue(lockDueSQL, id)
+	queueLocks(batch, id)
 	batch.Queue(endLateSQL, micros(p.Now), id, number).QueryRow(func(row pgx.Row) error { return row.Scan(&late) })
 	return late, db.hot.SendBatch(ctx, batch).Close()
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -26,20 +27,25 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"posthaste": main})
 }
 
-// TestScripts runs every script on SQLite, on the file that POSTHASTE_DB names.
+// TestScripts runs every script on SQLite, on the file that POSTHASTE_DB names,
+// but those that are about PostgreSQL alone.
 func TestScripts(t *testing.T) {
 	t.Parallel()
-	testscript.Run(t, params(scripts(t, "*.txtar"), func(env *testscript.Env) error {
+	files := slices.DeleteFunc(scripts(t, "*.txtar"), func(name string) bool {
+		return strings.HasPrefix(filepath.Base(name), "pg-")
+	})
+	testscript.Run(t, params(files, func(env *testscript.Env) error {
 		env.Setenv("POSTHASTE_DB", filepath.Join(env.WorkDir, "posthaste.db"))
 		return nil
 	}))
 }
 
-// TestScriptsOnPostgres runs those where the database matters again, each on a
-// database of its own.
+// TestScriptsOnPostgres runs those where the database matters again, and those
+// about PostgreSQL, each on a database of its own.
 func TestScriptsOnPostgres(t *testing.T) {
 	t.Parallel()
-	testscript.Run(t, params(scripts(t, "db-*.txtar"), func(env *testscript.Env) error {
+	files := append(scripts(t, "db-*.txtar"), scripts(t, "pg-*.txtar")...)
+	testscript.Run(t, params(files, func(env *testscript.Env) error {
 		tb, ok := env.T().(testing.TB)
 		if !ok {
 			return errors.New("the script's T is not a testing.TB")
@@ -94,7 +100,7 @@ func freePorts() (first, second string, err error) {
 		if err != nil {
 			return "", "", err
 		}
-		defer l.Close() //nolint:errcheck // until both are known, so that they differ
+		defer l.Close() // until both are known, so that they differ
 		ports[i] = strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 	}
 	return ports[0], ports[1], nil

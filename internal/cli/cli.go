@@ -15,6 +15,7 @@ import (
 	"github.com/posthaste-dev/posthaste"
 	"github.com/posthaste-dev/posthaste/client"
 	"github.com/posthaste-dev/posthaste/internal/config"
+	"github.com/posthaste-dev/posthaste/internal/store"
 )
 
 // Exit statuses.
@@ -109,8 +110,13 @@ func hintFor(err error) string {
 	if e, ok := errors.AsType[*posthaste.Error](err); ok {
 		return e.Hint
 	}
-	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
-		return `is the server running? Start one with "posthaste serve", or name another with --server`
+	if op, ok := errors.AsType[*net.OpError](err); ok && !errors.Is(err, store.ErrUnavailable) {
+		switch op.Op {
+		case "dial": // a client command's; the database's is told by its own words
+			return `is the server running? Start one with "posthaste serve", or name another with --server`
+		case "listen":
+			return "choose another address with --listen, or stop what uses this one"
+		}
 	}
 	return ""
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"text/tabwriter"
 
 	"github.com/posthaste-dev/posthaste/client"
 )
@@ -42,7 +41,7 @@ func (c *deliveriesList) Run(ctx context.Context, s Streams) error {
 		none: "no deliveries",
 	}
 	filter := client.DeliveryFilter{Paging: paging, Status: c.Status, EndpointID: c.Endpoint, EventID: c.Event, Type: c.Type}
-	return t.print(s, c.JSON, api.Deliveries.All(ctx, filter), c.Limit)
+	return t.print(c.printer(s), api.Deliveries.All(ctx, filter), c.Limit)
 }
 
 // note says the one thing that is worth knowing about a delivery.
@@ -74,35 +73,36 @@ func (c *deliveriesGet) Run(ctx context.Context, s Streams) error {
 	if err != nil {
 		return err
 	}
-	return printDelivery(s, c.JSON, d)
+	return printDelivery(c.printer(s), d)
 }
 
-func printDelivery(s Streams, asJSON bool, d client.Delivery) error {
-	if asJSON {
-		return printJSON(s.Stdout, d)
-	}
-	err := fields(s.Stdout,
-		"id", d.ID, "status", d.Status, "reason", d.Reason, "type", d.Type, "event", d.EventID, "endpoint", d.EndpointID,
-		"accepted", showTime(d.CreatedAt), "run began", showTime(d.RunAt), "next attempt", showTime(d.NextAttemptAt),
-		"finished", showTime(d.FinishedAt), "last error", d.LastError)
-	if err != nil || len(d.Attempts) == 0 {
-		return err
-	}
-	tw := tabwriter.NewWriter(s.Stdout, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(tw, "\nATTEMPT\tSTARTED\tTOOK\tOUTCOME\tSTATUS\tERROR")
-	for _, a := range d.Attempts {
-		outcome := a.Outcome
-		if a.Late {
-			outcome += " (late)"
+func printDelivery(p printer, d client.Delivery) error {
+	return p.object(d, func() error {
+		err := fields(p.Stdout,
+			"id", d.ID, "status", d.Status, "reason", d.Reason, "type", d.Type, "event", d.EventID, "endpoint", d.EndpointID,
+			"accepted", showTime(d.CreatedAt), "run began", showTime(d.RunAt), "next attempt", showTime(d.NextAttemptAt),
+			"finished", showTime(d.FinishedAt), "last error", d.LastError)
+		if err != nil || len(d.Attempts) == 0 {
+			return err
 		}
-		status := ""
-		if a.StatusCode != 0 {
-			status = strconv.Itoa(a.StatusCode)
+		rows := [][]string{{}, {"ATTEMPT", "STARTED", "TOOK", "OUTCOME", "STATUS", "ERROR"}}
+		for _, a := range d.Attempts {
+			rows = append(rows, attemptRow(a))
 		}
-		_, _ = fmt.Fprintf(tw, "%d\t%s\t%.0f ms\t%s\t%s\t%s\n",
-			a.Number, showTime(a.StartedAt), a.DurationMS, outcome, status, shorten(a.Error, 80))
+		return columns(p.Stdout, rows)
+	})
+}
+
+func attemptRow(a client.Attempt) []string {
+	outcome, status := a.Outcome, ""
+	if a.Late {
+		outcome += " (late)"
 	}
-	return tw.Flush()
+	if a.StatusCode != 0 {
+		status = strconv.Itoa(a.StatusCode)
+	}
+	took := strconv.FormatFloat(a.DurationMS, 'f', 0, 64) + " ms"
+	return []string{strconv.Itoa(a.Number), showTime(a.StartedAt), took, outcome, status, shorten(a.Error, 80)}
 }
 
 type deliveriesReplay struct {
@@ -120,11 +120,10 @@ func (c *deliveriesReplay) Run(ctx context.Context, s Streams) error {
 		if err := api.Deliveries.Replay(ctx, id); err != nil {
 			return fmt.Errorf("replay %s: %w", id, err)
 		}
-		if c.JSON {
-			err = printJSON(s.Stdout, map[string]string{"id": id, "status": "pending"})
-		} else {
-			_, err = fmt.Fprintf(s.Stdout, "%s  pending\n", id)
-		}
+		err := c.printer(s).object(map[string]string{"id": id, "status": "pending"}, func() error {
+			_, err := fmt.Fprintf(s.Stdout, "%s  pending\n", id)
+			return err
+		})
 		if err != nil {
 			return err
 		}

@@ -40,7 +40,7 @@ func (c *endpointsList) Run(ctx context.Context, s Streams) error {
 		},
 		none: "no endpoints",
 	}
-	return t.print(s, c.JSON, api.Endpoints.All(ctx, paging), c.Limit)
+	return t.print(c.printer(s), api.Endpoints.All(ctx, paging), c.Limit)
 }
 
 type endpointsGet struct {
@@ -58,26 +58,25 @@ func (c *endpointsGet) Run(ctx context.Context, s Streams) error {
 	if err != nil {
 		return err
 	}
-	return printEndpoint(s, c.JSON, e)
+	return printEndpoint(c.printer(s), e)
 }
 
-func printEndpoint(s Streams, asJSON bool, e client.Endpoint) error {
-	if asJSON {
-		return printJSON(s.Stdout, e)
-	}
-	gate := e.Gate.State
-	if e.Gate.Reason != "" {
-		gate += " (" + e.Gate.Reason + ")"
-	}
-	schedule := make([]string, 0, len(e.Retry.Schedule))
-	for _, step := range e.Retry.Schedule {
-		schedule = append(schedule, step.String())
-	}
-	return fields(s.Stdout,
-		"id", e.ID, "url", e.URL, "description", e.Description, "event types", strings.Join(e.EventTypes, ", "),
-		"gate", gate, "secret", e.Secret, "signature", e.Signature.Scheme, "max in flight", strconv.Itoa(e.MaxInFlight),
-		"retries after", strings.Join(schedule, ", "), "timeout", e.Retry.Timeout.String(), "deadline", e.Retry.Deadline.String(),
-		"created", showTime(e.CreatedAt), "updated", showTime(e.UpdatedAt))
+func printEndpoint(p printer, e client.Endpoint) error {
+	return p.object(e, func() error {
+		gate := e.Gate.State
+		if e.Gate.Reason != "" {
+			gate += " (" + e.Gate.Reason + ")"
+		}
+		schedule := make([]string, 0, len(e.Retry.Schedule))
+		for _, step := range e.Retry.Schedule {
+			schedule = append(schedule, step.String())
+		}
+		return fields(p.Stdout,
+			"id", e.ID, "url", e.URL, "description", e.Description, "event types", strings.Join(e.EventTypes, ", "),
+			"gate", gate, "secret", e.Secret, "signature", e.Signature.Scheme, "max in flight", strconv.Itoa(e.MaxInFlight),
+			"retries after", strings.Join(schedule, ", "), "timeout", e.Retry.Timeout.String(), "deadline", e.Retry.Deadline.String(),
+			"created", showTime(e.CreatedAt), "updated", showTime(e.UpdatedAt))
+	})
 }
 
 type endpointsCreate struct {
@@ -100,7 +99,7 @@ func (c *endpointsCreate) Run(ctx context.Context, s Streams) error {
 	if err != nil {
 		return err
 	}
-	return printEndpoint(s, c.JSON, e)
+	return printEndpoint(c.printer(s), e)
 }
 
 type endpointsDelete struct {
@@ -117,11 +116,10 @@ func (c *endpointsDelete) Run(ctx context.Context, s Streams) error {
 	if err := api.Endpoints.Delete(ctx, c.ID); err != nil {
 		return err
 	}
-	if c.JSON {
-		return printJSON(s.Stdout, map[string]any{"id": c.ID, "deleted": true})
-	}
-	_, err = fmt.Fprintf(s.Stdout, "%s  deleted\n", c.ID)
-	return err
+	return c.printer(s).object(map[string]any{"id": c.ID, "deleted": true}, func() error {
+		_, err := fmt.Fprintf(s.Stdout, "%s  deleted\n", c.ID)
+		return err
+	})
 }
 
 type endpointsPause struct {
@@ -139,7 +137,7 @@ func (c *endpointsPause) Run(ctx context.Context, s Streams) error {
 	if err != nil {
 		return err
 	}
-	return printEndpoint(s, c.JSON, e)
+	return printEndpoint(c.printer(s), e)
 }
 
 type endpointsResume struct {
@@ -157,5 +155,5 @@ func (c *endpointsResume) Run(ctx context.Context, s Streams) error {
 	if err != nil {
 		return err
 	}
-	return printEndpoint(s, c.JSON, e)
+	return printEndpoint(c.printer(s), e)
 }

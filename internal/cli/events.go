@@ -37,7 +37,7 @@ func (c *eventsList) Run(ctx context.Context, s Streams) error {
 		},
 		none: "no events",
 	}
-	return t.print(s, c.JSON, api.Events.All(ctx, client.EventFilter{Paging: paging, Type: c.Type, Source: c.Source}), c.Limit)
+	return t.print(c.printer(s), api.Events.All(ctx, client.EventFilter{Paging: paging, Type: c.Type, Source: c.Source}), c.Limit)
 }
 
 type eventsGet struct {
@@ -64,14 +64,13 @@ func (c *eventsGet) Run(ctx context.Context, s Streams) error {
 	if err != nil {
 		return err
 	}
-	if c.JSON {
-		return printJSON(s.Stdout, e)
-	}
-	return fields(s.Stdout,
-		"id", e.ID, "type", e.Type, "source", e.Source, "accepted", showTime(e.CreatedAt),
-		"deliveries", strconv.Itoa(e.Deliveries), "content type", e.ContentType, "content encoding", e.ContentEncoding,
-		"payload", strconv.Itoa(e.PayloadBytes)+" bytes", "idempotency key", e.IdempotencyKey,
-		"order key", e.OrderKey, "parent", e.Parent, "traceparent", e.Traceparent)
+	return c.printer(s).object(e, func() error {
+		return fields(s.Stdout,
+			"id", e.ID, "type", e.Type, "source", e.Source, "accepted", showTime(e.CreatedAt),
+			"deliveries", strconv.Itoa(e.Deliveries), "content type", e.ContentType, "content encoding", e.ContentEncoding,
+			"payload", strconv.Itoa(e.PayloadBytes)+" bytes", "idempotency key", e.IdempotencyKey,
+			"order key", e.OrderKey, "parent", e.Parent, "traceparent", e.Traceparent)
+	})
 }
 
 type eventsResend struct {
@@ -90,5 +89,5 @@ func (c *eventsResend) Run(ctx context.Context, s Streams) error {
 	if err != nil {
 		return err
 	}
-	return printDelivery(s, c.JSON, d)
+	return printDelivery(c.printer(s), d)
 }

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -17,6 +19,20 @@ func printJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
+// printer writes the results of one command: for people, or as JSON.
+type printer struct {
+	Streams
+	json bool
+}
+
+// object prints one thing: as JSON, or as people read it.
+func (p printer) object(v any, forPeople func() error) error {
+	if p.json {
+		return printJSON(p.Stdout, v)
+	}
+	return forPeople()
+}
+
 // table prints a list for people: the head, and a row for each item.
 type table[T any] struct {
 	head []string
@@ -25,44 +41,60 @@ type table[T any] struct {
 }
 
 // print writes at most limit items of a list: as a table, or one JSON object a line.
-func (t table[T]) print(s Streams, asJSON bool, items iter.Seq2[T, error], limit int) error {
-	tw := tabwriter.NewWriter(s.Stdout, 0, 0, 2, ' ', 0)
+func (t table[T]) print(p printer, items iter.Seq2[T, error], limit int) error {
+	rows := [][]string{t.head}
 	n := 0
+	var failure error
 	for item, err := range items {
 		if err != nil {
-			_ = tw.Flush() // what came before the error is worth showing
+			failure = err
+			break // what came before the error is worth showing
+		}
+		if !p.json {
+			rows = append(rows, t.row(item))
+		} else if err := printJSON(p.Stdout, item); err != nil {
 			return err
-		}
-		if n == 0 && !asJSON {
-			_, _ = fmt.Fprintln(tw, strings.Join(t.head, "\t"))
-		}
-		if asJSON {
-			if err := printJSON(s.Stdout, item); err != nil {
-				return err
-			}
-		} else {
-			_, _ = fmt.Fprintln(tw, strings.TrimRight(strings.Join(t.row(item), "\t"), "\t"))
 		}
 		if n++; n == limit {
 			break
 		}
 	}
-	if n == 0 && !asJSON {
-		_, _ = fmt.Fprintln(s.Stderr, t.none)
+	switch {
+	case p.json:
+	case n > 0:
+		return errors.Join(columns(p.Stdout, rows), failure)
+	case failure == nil:
+		_, _ = fmt.Fprintln(p.Stderr, t.none)
 	}
-	return tw.Flush()
+	return failure
+}
+
+// columns prints rows in columns, without spaces at the ends of lines.
+func columns(w io.Writer, rows [][]string) error {
+	var aligned bytes.Buffer
+	tw := tabwriter.NewWriter(&aligned, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		_, _ = fmt.Fprintln(tw, strings.Join(row, "\t")) // into memory: it cannot fail
+	}
+	_ = tw.Flush()
+	for line := range strings.Lines(aligned.String()) {
+		if _, err := fmt.Fprintln(w, strings.TrimRight(line, " \n")); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // fields prints one object for people: a name and a value a line. Empty values
 // are left out.
 func fields(w io.Writer, pairs ...string) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	var rows [][]string
 	for i := 0; i+1 < len(pairs); i += 2 {
 		if pairs[i+1] != "" {
-			_, _ = fmt.Fprintf(tw, "%s\t%s\n", pairs[i], printable(pairs[i+1]))
+			rows = append(rows, []string{pairs[i], printable(pairs[i+1])})
 		}
 	}
-	return tw.Flush()
+	return columns(w, rows)
 }
 
 func showTime(at time.Time) string {

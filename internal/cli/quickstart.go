@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 
@@ -40,7 +39,7 @@ func (c *quickstartCommand) Run(ctx context.Context, s Streams) error {
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", c.ReceiverListen)
+	listener, err := listen(ctx, c.ReceiverListen)
 	if err != nil {
 		return fmt.Errorf("start the receiver: %w", err)
 	}

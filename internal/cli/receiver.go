@@ -31,7 +31,7 @@ func (c *receiverCommand) Run(ctx context.Context, s Streams) error {
 	if err != nil {
 		return usageError{err.Error()}
 	}
-	listener, err := net.Listen("tcp", c.Listen)
+	listener, err := listen(ctx, c.Listen)
 	if err != nil {
 		return fmt.Errorf("start the receiver: %w", err)
 	}

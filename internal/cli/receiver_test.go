@@ -37,7 +37,7 @@ func signed(t *testing.T, secret string, body []byte) *http.Request {
 }
 
 func jsonNumber(n int64) string {
-	raw, _ := json.Marshal(n) //nolint:errcheck // a number
+	raw, _ := json.Marshal(n)
 	return string(raw)
 }
 

@@ -31,6 +31,8 @@ func (r remote) client() (*client.Client, error) {
 	return c, nil
 }
 
+func (r remote) printer(s Streams) printer { return printer{Streams: s, json: r.JSON} }
+
 // listing are the flags of lists.
 type listing struct {
 	Limit int `default:"50" placeholder:"N" help:"Print at most so many, newest first. Default: ${default}."`

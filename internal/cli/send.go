@@ -42,11 +42,10 @@ func (c *sendCommand) Run(ctx context.Context, s Streams) error {
 	if err != nil {
 		return err
 	}
-	if c.JSON {
-		return printJSON(s.Stdout, receipt)
-	}
-	_, err = fmt.Fprintf(s.Stdout, "%s  %s\n", receipt.ID, describe(receipt))
-	return err
+	return c.printer(s).object(receipt, func() error {
+		_, err := fmt.Fprintf(s.Stdout, "%s  %s\n", receipt.ID, describe(receipt))
+		return err
+	})
 }
 
 func describe(r client.Receipt) string {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 
 	"github.com/posthaste-dev/posthaste/engine"
 	"github.com/posthaste-dev/posthaste/internal/config"
@@ -53,7 +52,7 @@ func (s *server) run(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, db.Close())
 	}
-	listener, err := net.Listen("tcp", s.config.Listen)
+	listener, err := listen(ctx, s.config.Listen)
 	if err != nil {
 		return errors.Join(fmt.Errorf("listen for requests: %w", err), db.Close())
 	}

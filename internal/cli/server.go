@@ -24,6 +24,11 @@ const (
 // They wait for a commit, not for receivers, so they are done in moments.
 func httpGrace(grace time.Duration) time.Duration { return min(grace/10, 2*time.Second) }
 
+func listen(ctx context.Context, address string) (net.Listener, error) {
+	var c net.ListenConfig
+	return c.Listen(ctx, "tcp", address)
+}
+
 // newHTTPServer returns a server with limits. There is no ReadTimeout or
 // WriteTimeout: they would cut long answers off. The API bounds the time that a
 // body may take itself.

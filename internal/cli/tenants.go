@@ -31,7 +31,7 @@ func (c *tenantsList) Run(ctx context.Context, s Streams) error {
 		row:  func(t client.Tenant) []string { return []string{t.Name, showTime(t.CreatedAt)} },
 		none: "no tenants",
 	}
-	return t.print(s, c.JSON, api.Tenants.All(ctx, paging), c.Limit)
+	return t.print(c.printer(s), api.Tenants.All(ctx, paging), c.Limit)
 }
 
 type tenantsCreate struct {
@@ -49,8 +49,7 @@ func (c *tenantsCreate) Run(ctx context.Context, s Streams) error {
 	if err != nil {
 		return err
 	}
-	if c.JSON {
-		return printJSON(s.Stdout, t)
-	}
-	return fields(s.Stdout, "name", t.Name, "created", showTime(t.CreatedAt))
+	return c.printer(s).object(t, func() error {
+		return fields(s.Stdout, "name", t.Name, "created", showTime(t.CreatedAt))
+	})
 }

@@ -38,7 +38,7 @@ func (c *verifyCommand) Run(ctx context.Context, s Streams) error {
 		return err
 	}
 	findings, err := c.run(ctx, s, db)
-	if err = errors.Join(err, db.Close()); err != nil {
+	if err := errors.Join(err, db.Close()); err != nil {
 		return err
 	}
 	if findings > 0 {

@@ -195,6 +195,9 @@ func (p *Pipeline) acceptable() error {
 // started is given back. It returns an error only if it could not begin.
 func (p *Pipeline) Run(ctx context.Context) error {
 	if err := p.begin(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // asked to stop before it had begun: nothing is ours
+		}
 		return err
 	}
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))

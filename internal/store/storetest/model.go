@@ -14,8 +14,10 @@ import (
 	"github.com/posthaste-dev/posthaste/internal/store"
 )
 
+// The model verifies its own part: a sequence that is cut short, as one that is
+// replayed from a file of an older version, leaves a database half way.
 var modelCases = []testCase{
-	{name: "any sequence of acts leaves what the contract says", run: testModel},
+	{name: "any sequence of acts leaves what the contract says", run: testModel, damaged: true},
 }
 
 // testModel runs random sequences of acts on a handful of deliveries, by epochs
@@ -25,7 +27,7 @@ func testModel(t *testing.T, f *fixture) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := newModel(t, rt, f)
 		m.accepts(rt)
-		for range rapid.IntRange(4, 40).Draw(rt, "acts") {
+		for range rapid.IntRange(4, 30).Draw(rt, "acts") {
 			m.act(rt)
 			m.check(rt)
 			m.now = m.now.Add(40 * time.Second) // past every backoff
