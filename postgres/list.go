@@ -14,11 +14,15 @@ const (
 	deliveryColumns = `d.id, p.id, d.type, d.state, d.owner <> 0, d.attempts, d.failures, d.run_at, d.expires_at, d.due_at,
 	d.finished_at, d.reason, d.last_outcome, d.endpoint, a.error`
 	deliveryJoins = `
-left join endpoints p on p.no = d.endpoint
-left join attempts a on a.delivery = d.id and a.number = d.attempts`
+left join lateral (select id from endpoints where no = d.endpoint limit 1) p on true
+left join lateral (select error from attempts where delivery = d.id and number = d.attempts limit 1) a on true`
 
 	// eventOf is the id of the event of a delivery d.
 	eventOf = `(left(d.id::text, 31) || '00000')::uuid`
+
+	// typeOf joins a delivery's event for its type.
+	typeOf = ` cross join lateral (
+				select type from events where tenant = d.tenant and id = ` + eventOf + ` limit 1) e`
 )
 
 func readDelivery(raw [][]byte) store.DeliveryRow {
@@ -47,7 +51,7 @@ func readDelivery(raw [][]byte) store.DeliveryRow {
 const deliverySQL = `
 select ` + deliveryColumns + `
 from (
-	select d.*, e.type from deliveries d join events e on e.tenant = d.tenant and e.id = ` + eventOf + `
+	select d.*, e.type from deliveries d` + typeOf + `
 	where d.tenant = $1 and d.id = $2) d` + deliveryJoins
 
 // Delivery implements store.Reading.
@@ -101,24 +105,25 @@ order by d.nth`
 			select e.id as event, coalesce(d.id, e.id) as place, row_number() over (order by e.id desc, d.id desc) as nth, e.type, d.*
 			from events e left join lateral (
 				select * from deliveries d
-				where d.id > e.id and d.id <= (left(e.id::text, 31) || 'fffff')::uuid and d.id < $3) d on true
+				where d.id > e.id and d.id <= (left(e.id::text, 31) || 'fffff')::uuid and d.id < $3
+				order by d.id desc offset 0) d on true
 			where e.tenant = $1 and e.id >= $2 and e.id < $3` + listTail
 
 	listByEventSQL = listHead + `
 			select d.id as event, d.id as place, row_number() over (order by d.id desc) as nth, e.type, d.*
-			from deliveries d join events e on e.tenant = d.tenant and e.id = ` + eventOf + `
+			from deliveries d` + typeOf + `
 			where d.tenant = $1 and d.id >= $2 and d.id < $3 and d.id > $9 and d.id <= $10` + listTail
 
 	listByEndpointSQL = listHead + `
 			select d.id as event, d.id as place, row_number() over (order by d.id desc) as nth, e.type, d.*
-			from deliveries d join events e on e.tenant = d.tenant and e.id = ` + eventOf + `
+			from deliveries d` + typeOf + `
 			where d.tenant = $1 and d.id >= $2 and d.id < $3 and d.endpoint = $8` + listTail
 
 	listDeadHead = listHead + `
 			select x.delivery as event, x.delivery as place, row_number() over (order by x.delivery desc) as nth, e.type, d.*
 			from dead x
-			left join deliveries d on d.id = x.delivery
-			left join events e on e.tenant = d.tenant and e.id = ` + eventOf + `
+			left join lateral (select * from deliveries where id = x.delivery limit 1) d on true
+			left join lateral (select type from events where tenant = d.tenant and id = ` + eventOf + ` limit 1) e on true
 			where x.tenant = $1 and x.delivery >= $2 and x.delivery < $3`
 	listDeadSQL           = listDeadHead + listTail
 	listDeadByEndpointSQL = listDeadHead + ` and x.endpoint = $8` + listTail

@@ -21,11 +21,11 @@ with revived as (
 	set state = 0, owner = 0, failures = 0, revoked = 0, reason = 0, finished_at = 0,
 		run_at = $3::int8, due_at = $3::int8, expires_at = $4
 	where d.id = $2 and d.tenant = $1 and d.state = 2
-		and d.id > (select id from horizon)
-		and exists (select from endpoints p where p.no = d.endpoint and p.deleted_at = 0)
+		and (select id from horizon) < $2
+		and (select p.deleted_at from endpoints p where p.no = d.endpoint) = 0
 	returning d.tenant, d.endpoint, d.due_at, d.id),
 risen as (
-	delete from dead x using revived r where x.tenant = r.tenant and x.delivery = r.id),
+	delete from dead where tenant = $1 and delivery = $2 and exists (select from revived)),
 waiting as (
 	insert into due (endpoint, due_at, delivery)
 	select endpoint, due_at, id from revived

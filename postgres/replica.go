@@ -2,13 +2,15 @@ package postgres
 
 import (
 	"context"
-	"encoding/binary"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/posthaste-dev/posthaste"
 	"github.com/posthaste-dev/posthaste/internal/store"
 )
 
@@ -129,89 +131,87 @@ func readDueKey(row pgx.CollectableRow) (store.DueKey, error) {
 
 const revokeSQL = `
 with held as materialized (
-	select ` + heldColumns + `
-	from unnest($4::uuid[]) x (id) join deliveries d on d.id = x.id
-	where d.owner = $3 and d.state = 0
-	order by d.id for update of d),` + revokeTail + revokedSQL
+	select d.* from unnest($4::uuid[]) x (id) cross join lateral (
+		select ` + heldColumns + `
+		from deliveries d where d.id = x.id and d.state = 0 and d.owner = $3 limit 1) d
+	where x.id ` + anyID + `),` + revokeTail + `
+select count(*), array_agg(distinct endpoint) from back`
+
+// queueRevoke takes the deliveries, sorted, from the epoch, as far as it holds them.
+func queueRevoke(batch *pgx.Batch, epoch store.Epoch, ids *column, now time.Time, into *store.Reclaimed) {
+	queueLocks(batch, ids)
+	batch.Queue(revokeSQL, micros(now), revokeWaits(), int32(epoch), ids).Query(readRevoked(into))
+}
 
 // Revoke implements store.Replicas.
 func (db *DB) Revoke(ctx context.Context, p store.RevokeParams) (int, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	ids := idColumn(compact(p.Deliveries))
 	var revoked store.Reclaimed
 	batch := &pgx.Batch{}
-	batch.Queue(lockDueSQL, ids)
-	batch.Queue(revokeSQL, micros(p.Now), revokeWaits(), int32(p.Epoch), ids).Query(readRevoked(&revoked))
+	queueRevoke(batch, p.Epoch, idColumn(compact(p.Deliveries)), p.Now, &revoked)
 	if err := db.side.SendBatch(ctx, batch).Close(); err != nil {
 		return 0, fail(fmt.Sprintf("revoke %d leases", len(p.Deliveries)), err)
 	}
 	return revoked.Deliveries, nil
 }
 
-// The epoch's row is locked first, which waits for an accept or a claim of that epoch
-// that is under way, and keeps out later ones. What they stored is seen by the
-// statements after it.
+// The epoch's row is locked first, which waits for an accept or a claim of that
+// epoch that is under way, and keeps out later ones: what they stored is seen by
+// the statements after it. What the epoch holds is what it was born with, from
+// its low-water mark on, and what it claimed, in due.
 const (
-	reclaimLockSQL    = `select epoch from replicas where epoch = $1 and beat_at = $2 for update`
-	reclaimLockDueSQL = `
-with locked as materialized (
-	select u.endpoint from due u
-	where u.owner = $1 and exists (select from replicas where epoch = $1 and beat_at = $2)
-	order by u.endpoint, u.due_at, u.delivery
-	for update of u)
-select count(*) from locked`
-)
+	silentSQL  = `select low_water from replicas where epoch = $1 and beat_at = $2 for update`
+	claimedSQL = `select delivery from due where owner = $1 order by endpoint, due_at, delivery for update`
+	bornSQL    = `select d.id from deliveries d where d.id >= $1 and d.owner = $2 and d.state = 0 order by d.id`
 
-// What an epoch holds is what it was born with, from its low-water mark on, and
-// what it claimed, in due. A due row of its own that names no lease of its own
-// becomes nobody's: a claim will judge it.
-const reclaimSQL = `
-with silent as materialized (select low_water from replicas where epoch = $3 and beat_at = $4),
-ids as materialized (
-	select d.id from deliveries d
-	where d.id >= (select low_water from silent) and d.owner = $3 and d.state = 0
-	union
-	select u.delivery from due u where u.owner = $3 and exists (select from silent)),
-held as materialized (
-	select ` + heldColumns + `
-	from ids x join deliveries d on d.id = x.id
-	where d.owner = $3 and d.state = 0
-	order by d.id for update of d),` + revokeTail + `,
-freed as (
-	update due u set owner = 0
-	where u.owner = $3 and exists (select from silent)
-		and coalesce((u.endpoint, u.due_at, u.delivery) not in (select endpoint, due_at, id from held), false)),
-ended as (
-	delete from replicas r using silent where r.epoch = $3
-	returning 1)
-select (select count(*) from back), (select array_agg(distinct endpoint) from back), (select count(*) from ended)`
+	// A due row of the epoch that names no lease of its own becomes nobody's: a
+	// claim will judge it.
+	freeDueSQL = `
+update due set owner = 0
+where ctid = any (array (select ctid from due where owner = $1 order by endpoint, due_at, delivery))`
+	endReplicaSQL = `delete from replicas where epoch = $1`
+)
 
 // Reclaim implements store.Replicas.
 func (db *DB) Reclaim(ctx context.Context, p store.ReclaimParams) (store.Reclaimed, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	var reclaimed store.Reclaimed
-	ended := false
-	batch := &pgx.Batch{}
-	batch.Queue(reclaimLockSQL, int32(p.Dead), micros(p.SeenBeatAt))
-	batch.Queue(reclaimLockDueSQL, int32(p.Dead), micros(p.SeenBeatAt))
-	batch.Queue(reclaimSQL, micros(p.Now), revokeWaits(), int32(p.Dead), micros(p.SeenBeatAt)).Query(func(rows pgx.Rows) error {
-		for rows.Next() {
-			raw := rows.RawValues()
-			reclaimed = readReclaimed(raw)
-			ended = binary.BigEndian.Uint64(raw[2]) > 0
-		}
-		return rows.Err()
+	err := pgx.BeginFunc(ctx, db.side, func(tx pgx.Tx) (err error) {
+		reclaimed, err = reclaim(ctx, tx, p)
+		return err
 	})
-	err := db.side.SendBatch(ctx, batch).Close()
-	if err == nil && !ended {
+	if errors.Is(err, pgx.ErrNoRows) {
 		err = store.ErrConflict
 	}
 	if err != nil {
 		return store.Reclaimed{}, fail(fmt.Sprintf("reclaim epoch %d", p.Dead), err)
 	}
 	return reclaimed, nil
+}
+
+func reclaim(ctx context.Context, tx pgx.Tx, p store.ReclaimParams) (store.Reclaimed, error) {
+	var reclaimed store.Reclaimed
+	var lowWater [16]byte
+	if err := tx.QueryRow(ctx, silentSQL, int32(p.Dead), micros(p.SeenBeatAt)).Scan(&lowWater); err != nil {
+		return reclaimed, err
+	}
+	var ids []posthaste.ID
+	held := func(rows pgx.Rows) error {
+		return eachRow(rows, func(raw [][]byte) { ids = append(ids, posthaste.ID(raw[0])) })
+	}
+	batch := &pgx.Batch{}
+	batch.Queue(claimedSQL, int32(p.Dead)).Query(held)
+	batch.Queue(bornSQL, lowWater, int32(p.Dead)).Query(held)
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		return reclaimed, err
+	}
+	batch = &pgx.Batch{}
+	queueRevoke(batch, p.Dead, idColumn(compact(ids)), p.Now, &reclaimed)
+	batch.Queue(freeDueSQL, int32(p.Dead))
+	batch.Queue(endReplicaSQL, int32(p.Dead))
+	return reclaimed, tx.SendBatch(ctx, batch).Close()
 }
 
 // Locked like a reclaim, so that the check sees what the epoch's last accept
@@ -223,7 +223,7 @@ with gone as (
 	delete from replicas r
 	where r.epoch = $1
 		and not exists (select from deliveries d where d.id >= r.low_water and d.owner = $1 and d.state = 0)
-		and not exists (select from due u where u.owner = $1)
+		and (select u.owner from due u where u.owner = $1 order by u.endpoint, u.due_at, u.delivery limit 1) is null
 	returning 1)
 select (select count(*) from gone) = 0 and exists (select from replicas where epoch = $1)`
 )

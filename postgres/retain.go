@@ -128,7 +128,9 @@ const purgeDeadSQL = `
 with page as materialized (
 	select tenant, id from deliveries_%[1]s where state = 2 and id > $1 order by id limit $2),
 gone as (
-	delete from dead x using page w where x.tenant = w.tenant and x.delivery = w.id)
+	delete from dead where ctid = any (array (
+		select x.ctid from page w cross join lateral (
+			select ctid from dead x where x.tenant = w.tenant and x.delivery = w.id limit 1) x)))
 select count(*), (select id from page order by id desc limit 1) from page`
 
 // purgeDead removes the day's rows of dead, limit of them a step, and returns

@@ -87,10 +87,6 @@ const (
 	lostError   = `the replica that held this attempt vanished; the request may have been sent`
 )
 
-// revokedSQL is what a statement with revokeTail answers.
-const revokedSQL = `
-select (select count(*) from back), (select array_agg(distinct endpoint) from back)`
-
 // revokeWaits is store.RevokeBackoff as a parameter.
 func revokeWaits() *column {
 	c := int8Column(4)
@@ -100,24 +96,17 @@ func revokeWaits() *column {
 	return c
 }
 
-// readRevoked adds what a statement that ends in revokedSQL answers.
+// readRevoked adds what a statement with revokeTail answers: how many it took
+// back, and of which endpoints.
 func readRevoked(into *store.Reclaimed) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
-		for rows.Next() {
-			r := readReclaimed(rows.RawValues())
-			into.Deliveries += r.Deliveries
-			into.Endpoints = append(into.Endpoints, r.Endpoints...)
-		}
-		return rows.Err()
+		return eachRow(rows, func(raw [][]byte) {
+			into.Deliveries += int(binary.BigEndian.Uint64(raw[0]))
+			eachElement(raw[1], func(v []byte) {
+				into.Endpoints = append(into.Endpoints, store.EndpointNo(binary.BigEndian.Uint32(v)))
+			})
+		})
 	}
-}
-
-func readReclaimed(raw [][]byte) store.Reclaimed {
-	r := store.Reclaimed{Deliveries: int(binary.BigEndian.Uint64(raw[0]))}
-	eachElement(raw[1], func(v []byte) {
-		r.Endpoints = append(r.Endpoints, store.EndpointNo(binary.BigEndian.Uint32(v)))
-	})
-	return r
 }
 
 // compact returns the ids sorted and without duplicates.

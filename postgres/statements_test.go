@@ -66,9 +66,11 @@ func statements(d day) []statement {
 		{"owned", ownedSQL},
 		{"ownedDue", ownedDueSQL},
 		{"revoke", revokeSQL},
-		{"reclaimLock", reclaimLockSQL},
-		{"reclaimLockDue", reclaimLockDueSQL},
-		{"reclaim", reclaimSQL},
+		{"silent", silentSQL},
+		{"claimed", claimedSQL},
+		{"born", bornSQL},
+		{"freeDue", freeDueSQL},
+		{"endReplica", endReplicaSQL},
 		{"retireLock", retireLockSQL},
 		{"retire", retireSQL},
 		{"wake", wakeSQL},
@@ -82,6 +84,7 @@ func statements(d day) []statement {
 		{"keyPages", keyPagesSQL},
 		{"purgeKeys", purgeKeysSQL},
 		{"lockDue", lockDueSQL},
+		{"lockDeliveries", lockDeliveriesSQL},
 		{"settle", settleSQL},
 		{"endLate", endLateSQL},
 		{"stranded", strandedSQL},
@@ -103,7 +106,7 @@ func statements(d day) []statement {
 // notStatements are constants that end in SQL and can't be prepared: fragments,
 // and commands that PostgreSQL doesn't plan.
 var notStatements = map[string]bool{
-	"clockSQL": true, "fenceSQL": true, "revokedSQL": true, "schemaTableSQL": true, "listenSQL": true,
+	"clockSQL": true, "fenceSQL": true, "schemaTableSQL": true, "listenSQL": true,
 }
 
 // TestEveryStatementPrepares lets PostgreSQL parse each statement against the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -23,10 +24,10 @@ with page as materialized (
 unburied as (
 	insert into dead (tenant, delivery, endpoint)
 	select d.tenant, d.id, d.endpoint
-	from page w join deliveries d on d.id = w.id
-	where w.state = 2 and d.state = 2
-		and not exists (select from dead x where x.tenant = w.tenant and x.delivery = w.id)
-	order by d.id for share of d
+	from page w
+	left join lateral (select 1 as there from dead x where x.tenant = w.tenant and x.delivery = w.id limit 1) x on true
+	cross join lateral (select tenant, id, endpoint from deliveries d where d.id = w.id and d.state = 2 for share) d
+	where w.state = 2 and x.there is null
 	on conflict do nothing
 	returning 1)
 select (select count(*) from page), (select count(*) from unburied),
@@ -34,8 +35,9 @@ select (select count(*) from page), (select count(*) from unburied),
 from (values (1)) one left join lateral (
 	select w.id, w.endpoint, w.owner, r.epoch is not null, w.due_at
 	from page w
-	left join replicas r on r.epoch = w.owner
-	left join due u on u.endpoint = w.endpoint and u.due_at = w.due_at and u.delivery = w.id
+	left join lateral (select epoch from replicas where epoch = w.owner limit 1) r on true
+	left join lateral (
+		select owner from due u where u.endpoint = w.endpoint and u.due_at = w.due_at and u.delivery = w.id limit 1) u on true
 	where w.state = 0
 		and not coalesce(u.owner = w.owner and (w.owner = 0 or r.epoch is not null), false)
 	order by w.id) s on true`
@@ -85,22 +87,26 @@ func successor(id posthaste.ID) posthaste.ID {
 // Those that an epoch owned, as they were found.
 const repairOwnedSQL = `
 with held as materialized (
-	select ` + heldColumns + `
-	from unnest($3::uuid[], $4::int4[], $5::int8[]) x (id, owner, due_at) join deliveries d on d.id = x.id
-	where x.owner <> 0 and d.owner = x.owner and d.due_at = x.due_at and d.state = 0
-	order by d.id for update of d),` + revokeTail + revokedSQL
+	select d.* from unnest($3::uuid[], $4::int4[], $5::int8[]) x (id, owner, due_at) cross join lateral (
+		select ` + heldColumns + `
+		from deliveries d
+		where d.id = x.id and d.state = 0 and d.owner = x.owner and d.due_at = x.due_at limit 1) d
+	where x.owner <> 0 and x.id ` + anyID + `),` + revokeTail + `
+select count(*), array_agg(distinct endpoint) from back`
 
 // Those that nobody owned, as they were found: no number was held, so none is
 // spent. The due row may be there, owned by an epoch that doesn't own the delivery,
 // or made by a repair that was faster, which is then no repair of ours.
 const repairUnownedSQL = `
 with held as materialized (
-	select d.id, d.endpoint, case when d.due_at = 0 then $1::int8 else d.due_at end as due_at
-	from unnest($2::uuid[], $3::int4[], $4::int8[]) x (id, owner, due_at) join deliveries d on d.id = x.id
-	where x.owner = 0 and d.owner = 0 and d.due_at = x.due_at and d.state = 0
-	order by d.id for update of d),
+	select d.* from unnest($2::uuid[], $3::int4[], $4::int8[]) x (id, owner, due_at) cross join lateral (
+		select d.ctid as row, d.id, d.endpoint, case when d.due_at = 0 then $1::int8 else d.due_at end as due_at
+		from deliveries d
+		where d.id = x.id and d.state = 0 and d.owner = 0 and d.due_at = x.due_at limit 1) d
+	where x.owner = 0 and x.id ` + anyID + `),
 back as (
-	update deliveries d set due_at = h.due_at from held h where d.id = h.id and d.due_at <> h.due_at),
+	update deliveries d set due_at = h.due_at
+	from held h where d.id = h.id and d.ctid = h.row and d.due_at <> h.due_at),
 waiting as (
 	insert into due (endpoint, due_at, delivery)
 	select endpoint, due_at, id from held
@@ -112,9 +118,11 @@ select count(*) from waiting`
 func (db *DB) RepairStranded(ctx context.Context, p store.RepairStrandedParams) (int, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	n := len(p.Deliveries)
+	found := slices.Clone(p.Deliveries)
+	slices.SortFunc(found, func(a, b store.StrandedDelivery) int { return a.Delivery.Compare(b.Delivery) })
+	n := len(found)
 	id, owner, due := uuidColumn(n), int4Column(n), int8Column(n)
-	for _, d := range p.Deliveries {
+	for _, d := range found {
 		id.uuid(d.Delivery)
 		owner.int4(int32(d.Owner))
 		due.time(d.DueAt)
@@ -122,7 +130,7 @@ func (db *DB) RepairStranded(ctx context.Context, p store.RepairStrandedParams) 
 	var revoked store.Reclaimed
 	var unowned int
 	batch := &pgx.Batch{}
-	batch.Queue(lockDueSQL, id)
+	queueLocks(batch, id)
 	batch.Queue(repairOwnedSQL, micros(p.Now), revokeWaits(), id, owner, due).Query(readRevoked(&revoked))
 	batch.Queue(repairUnownedSQL, micros(p.Now), id, owner, due).QueryRow(func(row pgx.Row) error { return row.Scan(&unowned) })
 	if err := db.side.SendBatch(ctx, batch).Close(); err != nil {

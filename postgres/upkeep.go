@@ -45,20 +45,23 @@ func (db *DB) DueEndpoints(ctx context.Context) ([]store.EndpointDue, error) {
 	return due, nil
 }
 
-// endTail ends a statement whose CTE locked has due rows, locked, and whose
-// CTE wanted has those of them whose deliveries are to end. $1 is now, $2 the reason.
-// Nobody holds these deliveries, so no number is spent. A hint whose delivery
-// is not where it says goes too.
+// endTail ends a statement whose CTE locked has due rows, locked, whose
+// deliveries are to end. $1 is now, $2 the reason. Nobody holds these
+// deliveries, so no number is spent. A hint whose delivery is not where it says goes too.
 const endTail = `
+judged as materialized (
+	select w.hint, w.due_at, d.*
+	from locked w left join lateral (
+		select d.ctid as row, d.id from deliveries d where d.id = w.delivery limit 1) d on true
+	where w.delivery ` + anyID + `),
 ended as (
 	update deliveries d
 	set state = 2, due_at = 0, finished_at = $1::int8, reason = $2::int2, revoked = 0
-	from locked w
-	where d.id = w.delivery and d.state = 0 and d.owner = 0 and d.due_at = w.due_at
+	from judged j
+	where d.id = j.id and d.ctid = j.row and d.state = 0 and d.owner = 0 and d.due_at = j.due_at
 	returning d.tenant, d.endpoint, d.id),
 gone as (
-	delete from due u using locked w
-	where u.endpoint = w.endpoint and u.due_at = w.due_at and u.delivery = w.delivery),
+	delete from due where ctid = any (array (select hint from locked))),
 buried as (
 	insert into dead (tenant, delivery, endpoint)
 	select tenant, id, endpoint from ended
@@ -72,7 +75,7 @@ with locked as materialized (
 	select q.*
 	from unnest($3::int4[]) w (endpoint)
 	cross join lateral (
-		select u.endpoint, u.due_at, u.delivery from due u
+		select u.ctid as hint, u.due_at, u.delivery from due u
 		where u.endpoint = w.endpoint and u.owner = 0
 			and not exists (select from endpoints p where p.no = w.endpoint and p.deleted_at = 0)
 		order by u.endpoint, u.due_at, u.delivery
@@ -100,18 +103,20 @@ func (db *DB) EndDeleted(ctx context.Context, p store.EndDeletedParams) (int, er
 
 const endExpiredSQL = `
 with page as materialized (
-	select u.endpoint, u.due_at, u.delivery, d.expires_at
+	select u.due_at, u.delivery, d.expires_at
 	from (
-		select endpoint, due_at, delivery from due
+		select due_at, delivery from due
 		where endpoint = $3 and (due_at, delivery) > ($4, $5) and owner = 0
 		order by endpoint, due_at, delivery limit $6) u
-	left join deliveries d on d.id = u.delivery and d.state = 0),
+	left join lateral (
+		select d.expires_at from deliveries d where d.id = u.delivery and d.state = 0 limit 1) d on true),
 locked as materialized (
-	select u.endpoint, u.due_at, u.delivery
-	from page w join due u on u.endpoint = w.endpoint and u.due_at = w.due_at and u.delivery = w.delivery
-	where w.expires_at between 1 and $1 and u.owner = 0
-	order by u.endpoint, u.due_at, u.delivery
-	for update of u skip locked),` + endTail + `
+	select u.*
+	from (select due_at, delivery from page where expires_at between 1 and $1 order by due_at, delivery) w
+	cross join lateral (
+		select u.ctid as hint, u.due_at, u.delivery from due u
+		where u.endpoint = $3 and u.due_at = w.due_at and u.delivery = w.delivery and u.owner = 0
+		for update skip locked) u),` + endTail + `
 select (select count(*) from ended), (select count(*) from page),
 	(select min(expires_at) from page where expires_at > $1),
 	w.due_at, w.delivery

@@ -23,7 +23,9 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/url"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -165,7 +167,10 @@ func (db *DB) openWriter() error {
 	if _, err := engine.Fdatasync(true); err != nil && !errors.Is(err, engine.ErrFdatasyncUnavailable) {
 		return err
 	}
-	c, err := openConn(db.cfg.Path, zs.OpenReadWrite|zs.OpenCreate,
+	if err := registerLogVFS(); err != nil {
+		return err
+	}
+	c, err := openConn(logURI(db.cfg.Path), zs.OpenReadWrite|zs.OpenCreate|zs.OpenURI,
 		"journal_mode=WAL",
 		"synchronous=FULL",
 		"wal_autocheckpoint=0", // the checkpointer's work
@@ -178,6 +183,14 @@ func (db *DB) openWriter() error {
 	}
 	db.writer = newWriter(c)
 	return nil
+}
+
+// logURI names the file for the VFS that gathers writes to the log.
+func logURI(path string) string {
+	if os.Getenv("NOVFS") != "" {
+		return "file:" + (&url.URL{Path: filepath.ToSlash(path)}).EscapedPath()
+	}
+	return "file:" + (&url.URL{Path: filepath.ToSlash(path)}).EscapedPath() + "?vfs=" + logVFS
 }
 
 func (db *DB) openReader() (*conn, error) {

@@ -4,22 +4,31 @@ import (
 	"io"
 	"log/slog"
 	"os"
+
+	"github.com/posthaste-dev/posthaste/internal/telemetry"
 )
 
 // newLog returns a log in the given format: "text", "json", or "" for text on a
-// terminal and JSON elsewhere.
-func newLog(w io.Writer, format string, level slog.Level) *slog.Logger {
+// terminal and JSON elsewhere. What is not for a terminal is written in pieces;
+// flush writes the last one.
+func newLog(w io.Writer, format string, level slog.Level) (log *slog.Logger, flush func()) {
+	terminal := isTerminal(w)
+	flush = func() {}
+	if !terminal {
+		lines := telemetry.NewLines(w)
+		w, flush = lines, lines.Flush
+	}
 	if format == "" {
 		format = "json"
-		if isTerminal(w) {
+		if terminal {
 			format = "text"
 		}
 	}
 	options := &slog.HandlerOptions{Level: level}
 	if format == "text" {
-		return slog.New(slog.NewTextHandler(w, options))
+		return slog.New(slog.NewTextHandler(w, options)), flush
 	}
-	return slog.New(slog.NewJSONHandler(w, options))
+	return slog.New(slog.NewJSONHandler(w, options)), flush
 }
 
 // isTerminal takes every character device for a terminal. That is true of

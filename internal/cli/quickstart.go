@@ -43,7 +43,9 @@ func (c *quickstartCommand) Run(ctx context.Context, s Streams) error {
 	if err != nil {
 		return fmt.Errorf("start the receiver: %w", err)
 	}
-	sv := server{config: cfg, streams: s, log: newLog(s.Stderr, "text", slog.LevelWarn)}
+	log, flush := newLog(s.Stderr, "text", slog.LevelWarn)
+	defer flush()
+	sv := server{config: cfg, streams: s, log: log}
 	sv.listening = func(address string, k keys) {
 		c.introduce(s, address, listener.Addr().String(), secret, k.admin)
 	}

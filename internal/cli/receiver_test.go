@@ -169,7 +169,7 @@ func TestServeHTTPLetsRequestsEnd(t *testing.T) {
 			case <-r.Context().Done():
 			}
 			w.WriteHeader(http.StatusAccepted)
-		}), newLog(&bytes.Buffer{}, "text", 0))
+		}), slog.New(slog.DiscardHandler))
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		grace := map[bool]time.Duration{false: time.Minute, true: 50 * time.Millisecond}[hangs]

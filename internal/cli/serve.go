@@ -20,7 +20,9 @@ func (c *serveCommand) Run(ctx context.Context, s Streams) error {
 	if err != nil {
 		return err
 	}
-	sv := server{config: cfg, streams: s, log: newLog(s.Stderr, cfg.LogFormat, cfg.LogLevel)}
+	log, flush := newLog(s.Stderr, cfg.LogFormat, cfg.LogLevel)
+	defer flush()
+	sv := server{config: cfg, streams: s, log: log}
 	return sv.run(ctx)
 }
 

@@ -175,7 +175,11 @@ const (
 // when the database refuses it, until the event that it refuses stands alone.
 func (p *Pipeline) commit(ctx context.Context, batch []*submission) {
 	fate := unstored
+	var err error
 	for {
+		if batch = p.outOfPatience(ctx, batch, fate, err); len(batch) == 0 {
+			return
+		}
 		batch = p.prepare(ctx, batch)
 		if len(batch) == 0 {
 			return
@@ -187,8 +191,9 @@ func (p *Pipeline) commit(ctx context.Context, batch []*submission) {
 		}
 		began := time.Now()
 		params := p.acceptParams(batch)
-		call, cancel := context.WithTimeout(ctx, acceptTimeout)
-		got, err := p.store.Accept(call, params)
+		call, cancel := context.WithTimeout(ctx, patienceOf(batch))
+		var got store.Accepted
+		got, err = p.store.Accept(call, params)
 		cancel()
 		switch {
 		case err == nil && len(got.Stale) == 0:
@@ -214,20 +219,28 @@ func (p *Pipeline) commit(ctx context.Context, batch []*submission) {
 				p.giveUp(batch, fate, &posthaste.Error{Code: posthaste.CodeInternal, Message: "the event could not be stored", Err: err})
 				return
 			}
-			if batch = p.outOfPatience(ctx, batch, fate, err); len(batch) == 0 {
-				return
-			}
 			p.pause(ctx, 100*time.Millisecond)
 		}
 	}
 }
 
-// outOfPatience answers those that have waited too long, and returns the others.
+// patienceOf returns how long a statement for the batch may take: nobody in it
+// is made to wait past his patience by much.
+func patienceOf(batch []*submission) time.Duration {
+	left := acceptTimeout
+	for _, s := range batch {
+		left = min(left, s.givenUp-sinceBoot())
+	}
+	return max(left, 500*time.Millisecond)
+}
+
+// outOfPatience answers those that have waited too long, or all once the engine
+// stops with the outcome unknown, and returns the others.
 func (p *Pipeline) outOfPatience(ctx context.Context, batch []*submission, f fate, err error) []*submission {
 	now := sinceBoot()
 	var rest, late []*submission
 	for _, s := range batch {
-		if now >= s.givenUp || ctx.Err() != nil {
+		if now >= s.givenUp || ctx.Err() != nil && err != nil {
 			late = append(late, s)
 		} else {
 			rest = append(rest, s)
@@ -242,7 +255,7 @@ func (p *Pipeline) outOfPatience(ctx context.Context, batch []*submission, f fat
 func (p *Pipeline) giveUp(batch []*submission, f fate, err error) {
 	for _, s := range batch {
 		p.unreserve(s)
-		if f == unknown {
+		if f == unknown && s.entry != nil {
 			p.ledger.abandon(s.entry)
 		} else {
 			p.ledger.release(s.entry)

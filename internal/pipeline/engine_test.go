@@ -435,30 +435,33 @@ func TestAReplicaThatWasReclaimedTakesANewEpochAndLosesNothing(t *testing.T) {
 	e.verified()
 }
 
-func TestWithoutAFreshBeatNothingStarts(t *testing.T) {
-	e, r := startEngine(t, nil), newReceiver(t)
-	e.endpoint(r.URL, nil)
+func TestWithoutAFreshBeatNothingStartsAndNothingIsTaken(t *testing.T) {
+	e := startEngine(t, nil)
+	epoch := e.epoch()
 	e.flaky.away.Store(true)
 	e.life.mu.Lock()
 	e.life.beatAt = sinceBoot() - store.FreshBeat // as if the last beat was that long ago
 	e.life.mu.Unlock()
-	done := make(chan Receipt, 1)
-	go func() { done <- e.send("a", "x") }()
-	receipt := <-done
-	if receipt.Deliveries != 1 {
-		t.Fatalf("%+v", receipt)
+	if _, err := e.Accept(t.Context(), Submission{Tenant: e.tenant, Event: posthaste.Event{Type: "a"}}); posthaste.CodeOf(err) != posthaste.CodeUnavailable {
+		t.Errorf("accept without a fresh beat: %v", err)
 	}
 	if e.Ready() == nil {
 		t.Error("ready without a fresh beat")
 	}
-	if n := len(r.seen()); n != 0 {
+	started := make(chan bool, 1)
+	go func() { started <- e.awaitFresh(epoch) }()
+	select {
+	case <-started:
 		t.Error("an attempt started without a fresh beat")
+	case <-time.After(1500 * time.Millisecond): // longer than the pause between two beats
 	}
 	e.flaky.away.Store(false)
-	if d, _ := e.ended(receipt.ID, 1); d.State != posthaste.StateDelivered {
-		t.Errorf("%+v", d)
+	if !<-started {
+		t.Error("an attempt of the living epoch was turned away")
 	}
-	e.verified()
+	if e.awaitFresh(epoch + 1) {
+		t.Error("an attempt of another epoch may start")
+	}
 }
 
 func TestPausedWaitsResumedGoesDeletedDies(t *testing.T) {

@@ -163,13 +163,7 @@ func (p *Pipeline) Metrics() *telemetry.Metrics { return p.metrics }
 
 // Ready returns nil when the engine can take and deliver events, else why not.
 func (p *Pipeline) Ready() error {
-	if err := p.acceptable(); err != nil {
-		return err
-	}
-	if !p.life.fresh(p.epoch()) {
-		return errors.New("no fresh heartbeat: the database is away or slow")
-	}
-	return nil
+	return p.acceptable()
 }
 
 // acceptable returns why events can't be taken at all, or nil.
@@ -186,6 +180,11 @@ func (p *Pipeline) acceptable() error {
 		return &posthaste.Error{
 			Code: posthaste.CodeUnavailable, Message: "this machine's clock is more than an hour off the database's", Hint: "set the clock",
 		}
+	case !p.life.fresh(p.epoch()):
+		return &posthaste.Error{
+			Code: posthaste.CodeUnavailable, Message: "no fresh heartbeat: the database is away or slow",
+			Hint: "try again after the seconds in Retry-After",
+		}
 	}
 	return nil
 }
@@ -195,7 +194,7 @@ func (p *Pipeline) acceptable() error {
 // started is given back. It returns an error only if it could not begin.
 func (p *Pipeline) Run(ctx context.Context) error {
 	if err := p.begin(ctx); err != nil {
-		if ctx.Err() != nil {
+		if ctx.Err() != nil && p.epoch() == 0 {
 			return nil //nolint:nilerr // asked to stop before it had begun: nothing is ours
 		}
 		return err
@@ -240,8 +239,8 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	return nil
 }
 
-// begin registers and loads what is needed to be ready; it waits for the
-// database until ctx ends.
+// begin registers and makes the replica ready; it waits for the database until
+// ctx ends. Once registered it leaves the rest, stopping included, to Run.
 func (p *Pipeline) begin(ctx context.Context) error {
 	for {
 		call, cancel := context.WithTimeout(ctx, 30*time.Second)
@@ -253,7 +252,13 @@ func (p *Pipeline) begin(ctx context.Context) error {
 		cancel()
 		switch {
 		case err == nil:
-			return p.renew(ctx)
+			err = p.renew(ctx)
+			if p.epoch() != 0 && (ctx.Err() != nil || errors.Is(err, store.ErrUnavailable)) {
+				return nil // the beat goes on trying, or the row is retired
+			}
+			return err
+		case ctx.Err() != nil && p.epoch() != 0:
+			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case !errors.Is(err, store.ErrUnavailable):

@@ -27,7 +27,7 @@ func testModel(t *testing.T, f *fixture) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := newModel(t, rt, f)
 		m.accepts(rt)
-		for range rapid.IntRange(4, 30).Draw(rt, "acts") {
+		for range rapid.IntRange(4, 24).Draw(rt, "acts") {
 			m.act(rt)
 			m.check(rt)
 			m.now = m.now.Add(40 * time.Second) // past every backoff
