@@ -112,6 +112,7 @@ var hotSettings = settings{
 	"enable_seqscan":                      "off",
 	"enable_hashjoin":                     "off",
 	"enable_mergejoin":                    "off",
+	"enable_bitmapscan":                   "off", // would sort what the index has in order
 	"jit":                                 "off",
 	"plan_cache_mode":                     "force_generic_plan",
 	"statement_timeout":                   "15s",

@@ -17,7 +17,9 @@ package postgres
 //   - A test whether a batch's row is in what another part of the statement
 //     returned is a sub-plan with a hash table. As a join of two lists that the
 //     planner takes for short, it would be a loop over both.
-//   - Sequential scans, hash and merge joins are switched off for our sessions.
+//   - Sequential and bitmap scans, hash and merge joins are switched off for our sessions.
+//   - An index that could serve but must not is kept out: by a condition on a
+//     pair of columns that only the other index begins with, or by adding 0.
 //
 // TestHotPlans holds the statements to it.
 

@@ -111,14 +111,14 @@ from (
 			and (length($6::bytea) = 0 or e.idempotency_key = $6) as hit,
 		row_number() over (order by e.id desc) as nth
 	from events e
-	where e.tenant = $1 and e.id >= $2 and e.id < $3`
+	where e.id >= $2 and e.id < $3`
 	listEventsTail = `
 	order by e.id desc limit $7) e
 where e.hit or e.nth = $7
 order by e.id desc limit $8`
 
-	listEventsSQL   = listEventsHead + listEventsTail
-	listChildrenSQL = listEventsHead + ` and e.parent = $9` + listEventsTail
+	listEventsSQL   = listEventsHead + ` and e.tenant = $1` + listEventsTail
+	listChildrenSQL = listEventsHead + ` and e.tenant + 0 = $1 and e.parent = $9` + listEventsTail
 )
 
 // ListEvents implements store.Reading.

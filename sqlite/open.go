@@ -187,9 +187,6 @@ func (db *DB) openWriter() error {
 
 // logURI names the file for the VFS that gathers writes to the log.
 func logURI(path string) string {
-	if os.Getenv("NOVFS") != "" {
-		return "file:" + (&url.URL{Path: filepath.ToSlash(path)}).EscapedPath()
-	}
 	return "file:" + (&url.URL{Path: filepath.ToSlash(path)}).EscapedPath() + "?vfs=" + logVFS
 }
 

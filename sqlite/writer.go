@@ -2,9 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"errors"
-	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -95,30 +92,38 @@ func (w *writer) send(ctx context.Context, j *job) error {
 	}
 }
 
+// partnerWait is how long a lone job waits for another one when work is dense.
+// Full load is two callers, one that accepts and one that settles, each of
+// which comes back some ten microseconds after its turn: without the wait they
+// alternate for ever and never share a transaction. Sharing saves 10 % of the
+// processor at batches of 64.
+const partnerWait = 100 * time.Microsecond
+
 func (w *writer) loop() {
 	defer close(w.stopped)
 	jobs := make([]*job, 0, maxTurn)
+	partner := time.NewTimer(0)
+	defer partner.Stop()
 	for {
-		linger := len(w.queue) == 1 && LINGER > 0
+		// One that has waited through the last turn means that work is dense. One
+		// that comes to an idle writer starts at once.
+		dense := len(w.queue) == 1
 		select {
 		case j := <-w.queue:
 			jobs = append(jobs[:0], j)
 		case <-w.closing:
 			return
 		}
-		if linger {
-			tm := time.NewTimer(LINGER)
+		if dense {
+			partner.Reset(partnerWait)
 			select {
-			case <-tm.C:
 			case j := <-w.queue:
 				jobs = append(jobs, j)
+			case <-partner.C:
 			}
 		}
 		for len(jobs) < maxTurn && len(w.queue) > 0 {
 			jobs = append(jobs, <-w.queue)
-		}
-		if LINGER > 0 {
-			pairs[len(jobs)]++
 		}
 		w.turn(jobs)
 		select {
@@ -238,70 +243,3 @@ func (j *job) answer(err error) {
 	j.err = err
 	close(j.done)
 }
-
-// pool is the connections that read. Each reads the last committed state.
-type pool struct {
-	free chan *conn
-	size int
-	shut chan struct{}
-	once sync.Once
-}
-
-func newPool(conns []*conn) *pool {
-	p := &pool{free: make(chan *conn, len(conns)), size: len(conns), shut: make(chan struct{})}
-	for _, c := range conns {
-		p.free <- c
-	}
-	return p
-}
-
-// do runs f on a connection of its own, under the deadline of ctx.
-func (p *pool) do(ctx context.Context, f func(*conn) error) error {
-	select {
-	case c := <-p.free:
-		defer func() { p.free <- c }()
-		c.SetInterrupt(ctx.Done())
-		err := f(c)
-		c.SetInterrupt(nil)
-		c.rollback()
-		return err
-	case <-p.shut:
-		return errClosed
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// hold takes every connection out of the pool, so that nobody reads, or gives
-// up when ctx ends first. The caller calls release.
-func (p *pool) hold(ctx context.Context) (release func(), err error) {
-	held := make([]*conn, 0, p.size)
-	release = func() {
-		for _, c := range held {
-			p.free <- c
-		}
-	}
-	for len(held) < p.size {
-		select {
-		case c := <-p.free:
-			held = append(held, c)
-		case <-ctx.Done():
-			release()
-			return nil, ctx.Err()
-		}
-	}
-	return release, nil
-}
-
-// close waits for the readers and closes their connections.
-func (p *pool) close() error {
-	p.once.Do(func() { close(p.shut) })
-	var errs []error
-	for range p.size {
-		errs = append(errs, (<-p.free).Close())
-	}
-	return errors.Join(errs...)
-}
-
-var pairs [20]int
-var LINGER, _ = time.ParseDuration(os.Getenv("LINGER"))

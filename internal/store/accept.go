@@ -21,13 +21,13 @@ type Acceptance interface {
 	//
 	// After ErrUnavailable the same batch may be run again, by the same or a new
 	// epoch: an event that the first run stored comes back with Stored false and
-	// its own id, and with those of its deliveries that the (possibly earlier) epochs
-	// in Mine own. The batch's events must be sorted by tenant and id.
+	// its own id, and with its living leases in Mine.
 	Accept(ctx context.Context, p AcceptParams) (Accepted, error)
 }
 
-// AcceptParams are Accept's. The caller sorts Events by (Tenant, Key) so that
-// two replicas take the locks of overlapping keys in one order.
+// AcceptParams are Accept's. The caller sorts Events by (Tenant, Key), so that
+// two replicas take the locks of overlapping keys in one order and never wait for
+// each other in a circle.
 type AcceptParams struct {
 	Epoch   Epoch
 	Now     time.Time

@@ -22,10 +22,11 @@ type Delivery interface {
 	// least one is returned).
 	Load(ctx context.Context, p LoadParams) ([]posthaste.Event, error)
 
-	// Settle records what became of leases, durably and in one transaction.
+	// Settle records what became of leases, durably, each of them whole or not at all.
 	//
-	// A delivery moves only where it is pending, owned by the lease's epoch and at
-	// attempts = Number - 1; then attempts becomes Number (if an attempt was
+	// A delivery moves only where it is pending, owned by the lease's epoch, at
+	// attempts = Number - 1 and at the lease's due time (work that was given back
+	// keeps its number, and the same epoch may hold it again); then attempts becomes Number (if an attempt was
 	// made), the owner is cleared, the lease's due row is removed, and a new due
 	// row or dead row is made as State says. The attempt's record is inserted in
 	// any case; where that number is already recorded as lost, the record is
@@ -34,7 +35,8 @@ type Delivery interface {
 	//
 	// A late success (the delivery did not move) ends a delivery that is still
 	// pending: its due row is removed, and if another epoch holds the next
-	// number, that number is recorded as lost.
+	// number, that number is recorded as lost. A driver may do this in a transaction
+	// of its own: what a crash leaves undone in between is attempted once more.
 	Settle(ctx context.Context, p SettleParams) (Settled, error)
 }
 

@@ -25,9 +25,8 @@ type Upkeep interface {
 	EndExpired(ctx context.Context, p EndExpiredParams) (EndedExpired, error)
 
 	// FindStranded walks deliveries from From (inclusive), Limit rows a call, and
-	// returns the pending ones that have neither their due row nor a living
-	// owner; Living are owners that the caller vouches for beside the rows of replicas (none: zero).
-	// It also gives each dead delivery in the range its row in dead.
+	// returns the pending ones that have neither an unowned due row nor a living
+	// owner, and, marked as such, those that a living epoch owns. It also gives each dead delivery in the range its row in dead.
 	FindStranded(ctx context.Context, p FindStrandedParams) (Stranded, error)
 
 	// RepairStranded gives each of these deliveries a due row, where it still

@@ -298,10 +298,3 @@ func testAcceptOldDay(t *testing.T, f *fixture) {
 		f.settleMoved(t, r, f.delivered(bornLease(r, e, 1)))
 	}
 }
-
-// shuffled is a batch in another order.
-func shuffled(batch []store.NewEvent) []store.NewEvent {
-	out := slices.Clone(batch)
-	rand.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
-	return out
-}

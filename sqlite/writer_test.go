@@ -1,0 +1,170 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/posthaste-dev/posthaste/internal/store"
+)
+
+var errTest = errors.New("refused")
+
+const sqlTestSetting = `INSERT INTO settings (name, value) VALUES (?1, x'00')`
+
+// TestOneFailureHarmsNobody sends jobs that share a transaction, of which some
+// fail in each of the ways in which a job can.
+func TestOneFailureHarmsNobody(t *testing.T) {
+	db := openTest(t, Config{})
+	insert := func(name string) func(*conn) error {
+		return func(c *conn) error {
+			_, err := c.exec(sqlTestSetting, name)
+			return err
+		}
+	}
+	failures := map[string]func(*conn) error{
+		"before it wrote": func(*conn) error { return errTest },
+		"after it wrote": func(c *conn) error {
+			if err := insert("never")(c); err != nil {
+				return err
+			}
+			return errTest
+		},
+		"by a constraint": func(c *conn) error { return errors.Join(insert("twice")(c), insert("twice")(c)) },
+		"by a rollback": func(c *conn) error {
+			c.rollback() // as SQLite does when the disk is full
+			return errTest
+		},
+	}
+	for name, fail := range failures {
+		t.Run(name, func(t *testing.T) {
+			// All wait behind a job that holds the writer, so that they share what follows.
+			held, release := make(chan struct{}), make(chan struct{})
+			go db.writer.doBare(t.Context(), func(*conn) error { //nolint:errcheck // it has no error
+				close(held)
+				<-release
+				return nil
+			})
+			<-held
+			var all sync.WaitGroup
+			errs := make([]error, 9)
+			for i := range errs {
+				all.Go(func() {
+					run := insert(fmt.Sprintf("%s %d", name, i))
+					if i%4 == 2 {
+						run = fail
+					}
+					errs[i] = db.write(t.Context(), "test", run)
+				})
+			}
+			waitFor(t, func() bool { return len(db.writer.queue) == len(errs) })
+			close(release)
+			all.Wait()
+			for i, err := range errs {
+				_, kept := db.Setting(t.Context(), fmt.Sprintf("%s %d", name, i))
+				switch {
+				case i%4 == 2 && err == nil:
+					t.Errorf("job %d did not fail", i)
+				case i%4 != 2 && (err != nil || kept != nil):
+					t.Errorf("job %d: error %v, read back: %v", i, err, kept)
+				}
+			}
+			for _, never := range []string{"never", "twice"} {
+				if _, err := db.Setting(t.Context(), never); !errors.Is(err, store.ErrNotFound) {
+					t.Errorf("%q of a failed job: %v", never, err)
+				}
+			}
+		})
+	}
+}
+
+// TestInterruptedJob lets a deadline pass in the middle of a statement.
+func TestInterruptedJob(t *testing.T) {
+	db := openTest(t, Config{})
+	endless := `INSERT INTO settings (name, value) WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i, x'00' FROM n WHERE i < 0`
+	for name, do := range map[string]func(context.Context) error{
+		"write": func(ctx context.Context) error {
+			return db.write(ctx, "test", func(c *conn) error {
+				if _, err := c.exec(sqlTestSetting, "interrupted"); err != nil {
+					return err
+				}
+				_, err := c.exec(endless)
+				return err
+			})
+		},
+		"read": func(ctx context.Context) error {
+			return db.read(ctx, "test", func(c *conn) error {
+				return c.snapshot(func() error {
+					_, err := c.get(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n WHERE i < 0`, func(row) {})
+					return err
+				})
+			})
+		},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		err := do(ctx)
+		cancel()
+		if !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// No connection is left in a transaction, and nothing was kept.
+	if _, err := db.KeepSetting(t.Context(), "after", nil); err != nil {
+		t.Error(err)
+	}
+	if _, err := db.Setting(t.Context(), "interrupted"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("the interrupted job: %v", err)
+	}
+	for range db.pool.size {
+		c := <-db.pool.free
+		if !c.AutocommitEnabled() {
+			t.Error("a reader is left in a transaction")
+		}
+		defer func() { db.pool.free <- c }()
+	}
+}
+
+// TestLogStartsAnew writes far more than the log may hold, beside a reader that
+// never pauses.
+func TestLogStartsAnew(t *testing.T) {
+	db := openTest(t, Config{})
+	ctx, stop := context.WithCancel(t.Context())
+	var readers sync.WaitGroup
+	for range 2 {
+		readers.Go(func() {
+			for ctx.Err() == nil {
+				db.Verify(ctx, store.VerifyParams{Limit: 200}) //nolint:errcheck // fails when it is stopped
+			}
+		})
+	}
+	w := newWork(t, db)
+	w.payload = make([]byte, 64<<10)
+	for range 4 * warnBytes / (50 * len(w.payload)) {
+		w.accept(t, 50)
+	}
+	stop()
+	readers.Wait()
+	size := int64(0)
+	err := db.writer.doBare(t.Context(), func(c *conn) (err error) {
+		size, _, err = logBytes(c, sqlLogSize)
+		return err
+	})
+	if err != nil || size > 2*warnBytes {
+		t.Errorf("the log has grown to %d MiB (error %v)", size>>20, err)
+	}
+}
+
+// waitFor polls for what another goroutine does.
+func waitFor(t testing.TB, done func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(10 * time.Second); !done(); <-tick.C {
+		if time.Now().After(end) {
+			t.Fatal("it did not happen within 10 s")
+		}
+	}
+}
