@@ -59,6 +59,7 @@ func benchmarkAcceptSettle(b *testing.B, size int) {
 type way struct {
 	db       *DB
 	minter   posthaste.Minter
+	due      bool // born due, not leased
 	epoch    store.Epoch
 	beatAt   time.Time
 	endpoint store.EndpointRow
@@ -98,16 +99,10 @@ func newEndpoint(tb testing.TB, db *DB) store.EndpointRow {
 	return row
 }
 
-func (w *way) batch(tb testing.TB) {
-	tb.Helper()
+// events mints events with a key and one delivery each.
+func (w *way) events(n int) []store.NewEvent {
 	now := time.Now()
-	if now.Sub(w.beatAt) > time.Second {
-		if _, err := w.db.Beat(tb.Context(), store.BeatParams{Epoch: w.epoch}); err != nil {
-			tb.Fatal(err)
-		}
-		w.beatAt = now
-	}
-	events := make([]store.NewEvent, w.size)
+	events := make([]store.NewEvent, n)
 	for i := range events {
 		w.key++
 		sum := sha256.Sum256(binary.BigEndian.AppendUint64(nil, w.key))
@@ -118,24 +113,55 @@ func (w *way) batch(tb testing.TB) {
 				IdempotencyKey: fmt.Sprintf("invoice_%d", w.key), CorrelationID: id,
 			},
 			Tenant: 1, Namespace: store.NamespaceAPI, Key: store.Hash(sum[:]), Sum: store.Hash(sum[16:]),
-			Deliveries: []store.NewDelivery{{Endpoint: w.endpoint.No, Leased: true, ExpiresAt: now.Add(96 * time.Hour)}},
+			Deliveries: []store.NewDelivery{{Endpoint: w.endpoint.No, Leased: !w.due, DueAt: now, ExpiresAt: now.Add(96 * time.Hour)}},
 		}
 	}
+	return events
+}
+
+func (w *way) beat(tb testing.TB) {
+	tb.Helper()
+	if time.Since(w.beatAt) < time.Second {
+		return
+	}
+	if _, err := w.db.Beat(tb.Context(), store.BeatParams{Epoch: w.epoch}); err != nil {
+		tb.Fatal(err)
+	}
+	w.beatAt = time.Now()
+}
+
+// batch accepts a batch and, unless it is born due, settles it.
+func (w *way) batch(tb testing.TB) {
+	tb.Helper()
+	w.beat(tb)
+	now := time.Now()
+	events := w.events(w.size)
 	before := cpuTime(tb, w.pids)
 	accepted, err := w.db.Accept(tb.Context(), store.AcceptParams{Epoch: w.epoch, Now: now, Routing: w.routing, Events: events})
 	if err != nil {
 		tb.Fatal(err)
 	}
 	w.accept += cpuTime(tb, w.pids) - before
-	settlements := make([]store.Settlement, w.size)
-	for i := range settlements {
+	leases := make([]store.Lease, w.size)
+	for i := range leases {
 		if !accepted.Events[i].Stored {
 			tb.Fatalf("event %d is not stored", i)
 		}
+		leases[i] = store.Lease{Delivery: events[i].ID.Delivery(1), Tenant: 1, Endpoint: w.endpoint.No, Epoch: w.epoch, Number: 1}
+	}
+	if !w.due {
+		w.deliver(tb, leases)
+	}
+}
+
+// deliver settles leases as delivered.
+func (w *way) deliver(tb testing.TB, leases []store.Lease) {
+	tb.Helper()
+	now := time.Now()
+	settlements := make([]store.Settlement, len(leases))
+	for i, lease := range leases {
 		settlements[i] = store.Settlement{
-			Lease: store.Lease{
-				Delivery: events[i].ID.Delivery(1), Tenant: 1, Endpoint: w.endpoint.No, Epoch: w.epoch, Number: 1,
-			},
+			Lease: lease,
 			State: posthaste.StateDelivered,
 			Attempt: &posthaste.Attempt{
 				Number: 1, StartedAt: now, Outcome: posthaste.OutcomeDelivered, StatusCode: 200, EndpointVersion: 1, Replica: "bench:8700",
@@ -148,7 +174,7 @@ func (w *way) batch(tb testing.TB) {
 			},
 		}
 	}
-	before = cpuTime(tb, w.pids)
+	before := cpuTime(tb, w.pids)
 	settled, err := w.db.Settle(tb.Context(), store.SettleParams{Now: now, Settlements: settlements})
 	if err != nil {
 		tb.Fatal(err)
@@ -159,6 +185,40 @@ func (w *way) batch(tb testing.TB) {
 			tb.Fatalf("settlement %d did not move its delivery", i)
 		}
 	}
+}
+
+// BenchmarkDrain claims and settles, 64 at a time, what waits at one endpoint: a
+// backlog of 64 for each round of the benchmark.
+func BenchmarkDrain(b *testing.B) {
+	db, _ := open(b)
+	w := newWay(b, db, 64)
+	w.due = true
+	for range 320 {
+		w.batch(b)
+	}
+	w.pids = sessions(b, db)
+	var claim time.Duration
+	var from time.Time
+	n := 0
+	b.ResetTimer()
+	for range min(b.N, 320) {
+		w.beat(b)
+		before := cpuTime(b, w.pids)
+		claimed, err := db.Claim(b.Context(), store.ClaimParams{
+			Epoch: w.epoch, Now: time.Now(), Want: []store.ClaimWant{{Endpoint: w.endpoint.No, Cap: 64, From: from}},
+		})
+		if err != nil || len(claimed.Leases) != 64 {
+			b.Fatalf("claimed %d: %v", len(claimed.Leases), err)
+		}
+		claim += cpuTime(b, w.pids) - before
+		from = claimed.Leases[63].DueAt
+		w.deliver(b, claimed.Leases)
+		n += 64
+	}
+	b.StopTimer()
+	b.ReportMetric(float64(claim.Microseconds())/float64(n), "pg-claim-us/event")
+	b.ReportMetric(float64(w.settle.Microseconds())/float64(n), "pg-settle-us/event")
+	b.ReportMetric(hotShare(b, db), "hot-share")
 }
 
 // sessions are the process ids of the server's sessions that are ours.

@@ -68,10 +68,3 @@ func dueRows(t *testing.T, db *DB) map[posthaste.ID]int {
 	}
 	return n
 }
-
-func exec(tb testing.TB, db *DB, sql string, args ...any) {
-	tb.Helper()
-	if _, err := db.side.Exec(tb.Context(), sql, args...); err != nil {
-		tb.Fatalf("%s: %v", sql, err)
-	}
-}

@@ -40,7 +40,7 @@ func (db *DB) Migrate(ctx context.Context) error {
 	if err != nil {
 		return fail("connect to migrate the database", err)
 	}
-	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing is lost with the connection
+	defer hangUp(ctx, conn)
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return migrate(ctx, tx) })
 	if err != nil {
 		return fail("migrate the database", err)

@@ -184,6 +184,14 @@ func (db *DB) checkVersion(ctx context.Context) error {
 	return nil
 }
 
+// hangUp closes a connection of its own, even when ctx has ended, and doesn't
+// wait long for an answer.
+func hangUp(ctx context.Context, conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	conn.Close(ctx) //nolint:errcheck // nothing is lost with the connection
+}
+
 // Ping reports whether the database answers.
 func (db *DB) Ping(ctx context.Context) error {
 	ctx, cancel := bounded(ctx)

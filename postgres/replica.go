@@ -287,7 +287,7 @@ func (db *DB) Wake(ctx context.Context, endpoints []store.EndpointNo) error {
 func (db *DB) Listen(ctx context.Context, woken func([]store.EndpointNo)) error {
 	conn, err := pgx.ConnectConfig(ctx, db.direct)
 	if err == nil {
-		defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing is lost with the connection
+		defer hangUp(ctx, conn)
 		_, err = conn.Exec(ctx, listenSQL)
 	}
 	for err == nil {

@@ -54,7 +54,7 @@ func (db *DB) FindStranded(ctx context.Context, p store.FindStrandedParams) (sto
 	var found store.Stranded
 	for rows.Next() {
 		raw := rows.RawValues()
-		if looked := binary.BigEndian.Uint64(raw[0]); looked == uint64(p.Limit) {
+		if looked := binary.BigEndian.Uint64(raw[0]); looked > 0 && looked == uint64(p.Limit) {
 			found.Next = successor(posthaste.ID(raw[2]))
 		}
 		found.Dead = int(binary.BigEndian.Uint64(raw[1]))

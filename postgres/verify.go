@@ -72,7 +72,7 @@ func (db *DB) Verify(ctx context.Context, p store.VerifyParams) (store.Verified,
 		err = eachRow(rows, func(raw [][]byte) {
 			v.Deliveries = int(binary.BigEndian.Uint64(raw[0]))
 			v.Attempts = int(binary.BigEndian.Uint64(raw[1]))
-			if v.Deliveries == p.Limit {
+			if v.Deliveries > 0 && v.Deliveries == p.Limit {
 				v.Next = successor(posthaste.ID(raw[2]))
 				to = v.Next
 			}

@@ -269,6 +269,9 @@ func (db *DB) call(ctx context.Context, doing string, f func(context.Context) er
 	if db.closed {
 		return failed(doing, errClosed)
 	}
+	if err := ctx.Err(); err != nil {
+		return failed(doing, err)
+	}
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, db.cfg.Timeout)

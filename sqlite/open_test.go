@@ -22,6 +22,9 @@ func TestMain(m *testing.M) {
 		holdOpen(path)
 		return
 	}
+	if path := os.Getenv("SQLITE_TEST_WORK"); path != "" {
+		workUntilKilled(path)
+	}
 	os.Exit(m.Run())
 }
 

@@ -12,6 +12,7 @@ type work struct {
 	generator
 	db       *DB
 	endpoint store.EndpointRow
+	routing  []store.TenantVersion
 }
 
 func newWork(t testing.TB, db *DB) *work {
@@ -29,6 +30,11 @@ func newWork(t testing.TB, db *DB) *work {
 	if err != nil {
 		t.Fatal(err)
 	}
+	routing, err := db.Routing(t.Context(), 1, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.routing = []store.TenantVersion{{Tenant: 1, Version: routing.Version}}
 	return w
 }
 
@@ -39,11 +45,12 @@ func (w *work) accept(t testing.TB, n int) []store.NewEvent {
 		t.Fatal(err)
 	}
 	events := w.events(n)
-	_, err := w.db.Accept(t.Context(), store.AcceptParams{
-		Epoch: w.epoch, Now: w.now, Routing: []store.TenantVersion{{Tenant: 1, Version: 1}}, Events: events,
-	})
+	got, err := w.db.Accept(t.Context(), store.AcceptParams{Epoch: w.epoch, Now: w.now, Routing: w.routing, Events: events})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if len(got.Events) != n || !got.Events[0].Stored {
+		t.Fatal("accept stored nothing: ", got)
 	}
 	return events
 }

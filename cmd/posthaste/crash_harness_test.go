@@ -291,7 +291,7 @@ func (l *load) count() int {
 }
 
 func post(ctx context.Context, client *http.Client, url string, i int64) (id string, status int) {
-	body := fmt.Sprintf(`{"n":%d, "pad":"%s"}`, i, strings.Repeat("x", 200))
+	body := fmt.Sprintf(`{"n":%d, "pad":%q}`, i, strings.Repeat("x", 200))
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/events", strings.NewReader(body))
 	if err != nil {
 		return "", 0

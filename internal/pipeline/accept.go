@@ -36,8 +36,8 @@ type submission struct {
 	entry    *entry
 	event    posthaste.Event // with its id
 	targets  []*endpoint
-	leased   []bool // parallel to targets: born leased, room reserved
-	givenUp  time.Duration
+	leased   []bool        // parallel to targets: born leased, room reserved
+	givenUp  time.Duration // uptime at which its sender has waited long enough
 	answer   chan answer
 }
 
@@ -90,7 +90,7 @@ func (p *Pipeline) Accept(ctx context.Context, in Submission) (Receipt, error) {
 		p.metrics.Refused.WithLabelValues("unavailable").Inc()
 		return Receipt{}, unavailable(err)
 	}
-	s := &submission{Submission: in, answer: make(chan answer, 1), givenUp: sinceBoot() + acceptPatience}
+	s := &submission{Submission: in, answer: make(chan answer, 1), givenUp: uptime() + acceptPatience}
 	s.sum = sumOf(in.Event)
 	if in.Event.IdempotencyKey != "" {
 		h := sha256.Sum256([]byte(in.Event.IdempotencyKey))
@@ -229,7 +229,7 @@ func (p *Pipeline) commit(ctx context.Context, batch []*submission) {
 func patienceOf(batch []*submission) time.Duration {
 	left := acceptTimeout
 	for _, s := range batch {
-		left = min(left, s.givenUp-sinceBoot())
+		left = min(left, s.givenUp-uptime())
 	}
 	return max(left, 500*time.Millisecond)
 }
@@ -237,7 +237,7 @@ func patienceOf(batch []*submission) time.Duration {
 // outOfPatience answers those that have waited too long, or all once the engine
 // stops with the outcome unknown, and returns the others.
 func (p *Pipeline) outOfPatience(ctx context.Context, batch []*submission, f fate, err error) []*submission {
-	now := sinceBoot()
+	now := uptime()
 	var rest, late []*submission
 	for _, s := range batch {
 		if now >= s.givenUp || ctx.Err() != nil && err != nil {

@@ -25,7 +25,7 @@ type agenda struct {
 // readyWork is an endpoint with work that is due now.
 type readyWork struct {
 	floor     time.Time     // due_at of the last row claimed: where the next claim begins
-	floorFrom time.Duration // sinceBoot of the last claim from the start
+	floorFrom time.Duration // uptime of the last claim from the start
 }
 
 func newAgenda() *agenda {
@@ -115,7 +115,7 @@ func (a *agenda) from(endpoint store.EndpointNo) time.Time {
 	if w == nil {
 		return time.Time{}
 	}
-	if now := sinceBoot(); now-w.floorFrom > floorEvery {
+	if now := uptime(); now-w.floorFrom > floorEvery {
 		w.floorFrom, w.floor = now, time.Time{}
 	}
 	return w.floor
@@ -133,7 +133,7 @@ func (a *agenda) claimed(endpoint store.EndpointNo, last time.Time, began time.T
 	case exhausted && began.IsZero():
 		delete(a.ready, endpoint)
 	case exhausted:
-		w.floor, w.floorFrom = time.Time{}, sinceBoot()
+		w.floor, w.floorFrom = time.Time{}, uptime()
 	case last.After(w.floor):
 		w.floor = last
 	}

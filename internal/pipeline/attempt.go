@@ -107,7 +107,7 @@ func (p *Pipeline) guard(l *loaded) *verdict {
 		return &verdict{state: posthaste.StateDead, reason: posthaste.ReasonExpired}
 	case !e.open():
 		return &verdict{why: "endpoint closed"}
-	case sinceBoot()-l.queuedAt > maxLaneWait:
+	case uptime()-l.queuedAt > maxLaneWait:
 		return &verdict{why: "waited too long"}
 	}
 	return nil

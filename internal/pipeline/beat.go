@@ -26,6 +26,7 @@ type life struct {
 	mu       sync.Mutex
 	epoch    store.Epoch
 	beatAt   time.Duration // sinceBoot when the last successful beat began; 0: none
+	beatSeen time.Duration // uptime when it ended
 	lowWater posthaste.ID
 	alive    chan struct{} // closed and replaced at every beat: wakes those who wait for one
 	leader   bool
@@ -51,6 +52,14 @@ func (l *life) fresh(epoch store.Epoch) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.epoch == epoch && l.beatAt != 0 && sinceBoot()-l.beatAt < store.FreshBeat
+}
+
+// recent is fresh without the machine's sleep: good enough to turn events away
+// early, since the fence in the database decides.
+func (l *life) recent() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.beatAt != 0 && uptime()-l.beatSeen < store.FreshBeat
 }
 
 // runBeat keeps the epoch alive until ctx ends.
@@ -119,6 +128,7 @@ func (l *life) alivened(epoch store.Epoch, began time.Duration, low posthaste.ID
 		l.unbroken = began
 	}
 	l.epoch, l.beatAt, l.lowWater = epoch, began, low
+	l.beatSeen = uptime()
 	close(l.alive)
 	l.alive = make(chan struct{})
 }

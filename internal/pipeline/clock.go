@@ -34,6 +34,13 @@ func (c *clock) tooFarOff() bool {
 	return off > maxClockOffset || off < -maxClockOffset
 }
 
+// processStart is the zero of uptime.
+var processStart = time.Now()
+
+// uptime is a monotonic time that is cheap to read: for waits and averages. It
+// stands still while the machine sleeps; the beat's age needs sinceBoot.
+func uptime() time.Duration { return time.Since(processStart) }
+
 // sinceBoot is the time since the machine started, suspension included. Go's
 // monotonic clock stands still while a machine sleeps, which would make an old
 // heartbeat look fresh.

@@ -441,6 +441,7 @@ func TestWithoutAFreshBeatNothingStartsAndNothingIsTaken(t *testing.T) {
 	e.flaky.away.Store(true)
 	e.life.mu.Lock()
 	e.life.beatAt = sinceBoot() - store.FreshBeat // as if the last beat was that long ago
+	e.life.beatSeen = uptime() - store.FreshBeat
 	e.life.mu.Unlock()
 	if _, err := e.Accept(t.Context(), Submission{Tenant: e.tenant, Event: posthaste.Event{Type: "a"}}); posthaste.CodeOf(err) != posthaste.CodeUnavailable {
 		t.Errorf("accept without a fresh beat: %v", err)

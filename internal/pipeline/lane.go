@@ -26,7 +26,7 @@ type item struct {
 	event    *posthaste.Event // nil until loaded
 	entry    *entry           // of work born leased: holds the low-water mark
 	lane     *lane
-	queuedAt time.Duration // sinceBoot
+	queuedAt time.Duration // uptime
 	bytes    int           // counted against maxLaneBytes
 }
 
@@ -153,7 +153,7 @@ func (ls *lanes) roomOf(endpoint store.EndpointNo, slots int) int {
 
 // push hands items over whose room was reserved.
 func (ls *lanes) push(items []*item) {
-	now := sinceBoot()
+	now := uptime()
 	ls.mu.Lock()
 	for _, it := range items {
 		l := ls.byNo[it.lease.Endpoint] // there: room is reserved in it
@@ -213,9 +213,9 @@ func (ls *lanes) next() *item {
 
 func (ls *lanes) run(it *item) {
 	for it != nil {
-		began := sinceBoot()
+		start := uptime()
 		ls.work(it)
-		took := sinceBoot() - began
+		took := uptime() - start
 		ls.mu.Lock()
 		l := it.lane
 		l.running--

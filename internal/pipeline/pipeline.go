@@ -180,7 +180,7 @@ func (p *Pipeline) acceptable() error {
 		return &posthaste.Error{
 			Code: posthaste.CodeUnavailable, Message: "this machine's clock is more than an hour off the database's", Hint: "set the clock",
 		}
-	case !p.life.fresh(p.epoch()):
+	case !p.life.recent():
 		return &posthaste.Error{
 			Code: posthaste.CodeUnavailable, Message: "no fresh heartbeat: the database is away or slow",
 			Hint: "try again after the seconds in Retry-After",
@@ -194,10 +194,10 @@ func (p *Pipeline) acceptable() error {
 // started is given back. It returns an error only if it could not begin.
 func (p *Pipeline) Run(ctx context.Context) error {
 	if err := p.begin(ctx); err != nil {
-		if ctx.Err() != nil && p.epoch() == 0 {
-			return nil //nolint:nilerr // asked to stop before it had begun: nothing is ours
-		}
 		return err
+	}
+	if p.epoch() == 0 { // asked to stop before it had begun
+		return nil
 	}
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
@@ -239,34 +239,30 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	return nil
 }
 
-// begin registers and makes the replica ready; it waits for the database until
-// ctx ends. Once registered it leaves the rest, stopping included, to Run.
+// begin registers, waiting for the database until ctx ends. The rest of being
+// ready is only hurried along here: the beat and the way in do it as well.
 func (p *Pipeline) begin(ctx context.Context) error {
-	for {
+	for ctx.Err() == nil {
 		call, cancel := context.WithTimeout(ctx, 30*time.Second)
 		err := p.register(call)
 		if err == nil {
 			now := p.clock.Now()
-			err = p.store.MakePartitions(call, now, now.Add(partitionsAhead))
+			err = errors.Join(p.store.MakePartitions(call, now, now.Add(partitionsAhead)), p.renew(call))
 		}
 		cancel()
 		switch {
-		case err == nil:
-			err = p.renew(ctx)
-			if p.epoch() != 0 && (ctx.Err() != nil || errors.Is(err, store.ErrUnavailable)) {
-				return nil // the beat goes on trying, or the row is retired
+		case p.epoch() != 0:
+			if err != nil && ctx.Err() == nil {
+				p.log.Warn("not ready at once", "err", err)
 			}
-			return err
-		case ctx.Err() != nil && p.epoch() != 0:
 			return nil
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case !errors.Is(err, store.ErrUnavailable):
+		case ctx.Err() == nil && !errors.Is(err, store.ErrUnavailable):
 			return fmt.Errorf("start: %w", err)
 		}
 		p.log.Warn("the database is not available; trying again", "err", err)
 		p.pause(ctx, time.Second)
 	}
+	return nil
 }
 
 // drainSubmissions waits until the committer has taken everything.

@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -162,7 +161,7 @@ func testAcceptStale(t *testing.T, f *fixture) {
 		t.Fatal(err)
 	}
 	same(t, "stale", got.Stale, []store.TenantVersion{f.version(t, f.tenant)})
-	f.wantUnwritten(t, r, mine, theirs)
+	f.wantUnwritten(t, mine, theirs)
 
 	p.Routing = []store.TenantVersion{f.version(t, f.tenant), f.version(t, acme)}
 	if got, err = r.Accept(t.Context(), p); err != nil || len(got.Stale) != 0 || !got.Events[0].Stored || !got.Events[1].Stored {
@@ -170,9 +169,8 @@ func testAcceptStale(t *testing.T, f *fixture) {
 	}
 }
 
-// wantUnwritten checks that no trace of events is left, their keys included:
-// the key of the first one is free for another event.
-func (f *fixture) wantUnwritten(t *testing.T, r *replica, events ...store.NewEvent) {
+// wantUnwritten checks that no trace of events is left, the key of the first one included.
+func (f *fixture) wantUnwritten(t *testing.T, events ...store.NewEvent) {
 	t.Helper()
 	for _, e := range events {
 		_, err := f.Store.Event(t.Context(), e.Tenant, e.ID)
@@ -200,7 +198,7 @@ func testAcceptAged(t *testing.T, f *fixture) {
 	f.AgeBeat(t, r.epoch, store.FreshBeat+time.Second)
 	_, err := r.Accept(t.Context(), f.params(t, r, e))
 	wantErr(t, "accept", err, store.ErrFenced)
-	f.wantUnwritten(t, r, e)
+	f.wantUnwritten(t, e)
 
 	r.beat(t)
 	if got := f.accept(t, r, e); !got[0].Stored {
@@ -216,7 +214,7 @@ func testAcceptRowGone(t *testing.T, f *fixture) {
 	}
 	_, err := r.Accept(t.Context(), f.params(t, r, e))
 	wantErr(t, "accept", err, store.ErrFenced)
-	f.wantUnwritten(t, r, e)
+	f.wantUnwritten(t, e)
 	if got := f.accept(t, f.replica(t), e); !got[0].Stored {
 		t.Errorf("accept by a new epoch: %+v", got)
 	}
@@ -230,10 +228,10 @@ func testAcceptRerunKeyed(t *testing.T, f *fixture) {
 
 // rerun accepts a batch twice, as after a commit whose answer was lost: what is
 // stored under its own id comes back with the leases that still live.
-func (f *fixture) rerun(t *testing.T, make func(...store.NewDelivery) store.NewEvent) {
+func (f *fixture) rerun(t *testing.T, event func(...store.NewDelivery) store.NewEvent) {
 	t.Helper()
 	r, ep := f.replica(t), f.endpoint(t)
-	e := make(f.leased(ep), f.due(ep, f.at(time.Hour)), f.leased(ep))
+	e := event(f.leased(ep), f.due(ep, f.at(time.Hour)), f.leased(ep))
 	f.accept(t, r, e)
 	first, third := bornLease(r, e, 1), bornLease(r, e, 3)
 	for _, mine := range [][]store.Lease{{first, third}, {third}, nil} {

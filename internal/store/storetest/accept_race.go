@@ -108,9 +108,10 @@ func testAcceptOneKey(t *testing.T, f *fixture) {
 	storedCount := 0
 	concurrently(50, func(i int) {
 		e := keyed(f.event(f.due(ep, f.now)), "one")
-		for _, a := range f.accept(quiet{t}, rs[i%len(rs)], e) {
-			mu.Lock()
-			defer mu.Unlock()
+		got := f.accept(quiet{t}, rs[i%len(rs)], e)
+		mu.Lock()
+		defer mu.Unlock()
+		for _, a := range got {
 			answers[a.ID]++
 			if a.Stored {
 				storedCount++

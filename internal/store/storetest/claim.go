@@ -79,8 +79,8 @@ func testClaimOrder(t *testing.T, f *fixture) {
 
 func testClaimRange(t *testing.T, f *fixture) {
 	r, ep := f.replica(t), f.endpoint(t)
-	for _, at := range []time.Duration{-2, -1, 0, 1} {
-		f.accept(t, r, f.event(f.due(ep, f.at(at*time.Second))))
+	for _, at := range []time.Duration{-2 * time.Second, -time.Second, 0, time.Second} {
+		f.accept(t, r, f.event(f.due(ep, f.at(at))))
 	}
 	claim := func(from, now time.Duration) int {
 		t.Helper()
