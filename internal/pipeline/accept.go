@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,38 +12,6 @@ import (
 	"github.com/posthaste-dev/posthaste"
 	"github.com/posthaste-dev/posthaste/internal/store"
 )
-
-// Submission is an event that asks to be accepted.
-type Submission struct {
-	Tenant    store.TenantRow
-	Event     posthaste.Event // without ID, FanOut and CorrelationID
-	Endpoints []posthaste.ID  // only to these; empty: to all that subscribe
-}
-
-// Receipt is what an accepted event is answered with.
-type Receipt struct {
-	ID         posthaste.ID
-	Type       string
-	Deliveries int
-	Duplicate  bool // an earlier event with the same key, type and bytes stands for it
-}
-
-// submission is one Submission on its way through the committer.
-type submission struct {
-	Submission
-	sum, key store.Hash
-	entry    *entry
-	event    posthaste.Event // with its id
-	targets  []*endpoint
-	leased   []bool        // parallel to targets: born leased, room reserved
-	givenUp  time.Duration // uptime at which its sender has waited long enough
-	answer   chan answer
-}
-
-type answer struct {
-	receipt Receipt
-	err     error
-}
 
 const (
 	// acceptBatch and acceptBatchBytes bound one accepting commit.
@@ -58,108 +25,43 @@ const (
 	bigFanOut = 1000
 )
 
-var errOverloaded = &posthaste.Error{
-	Code: posthaste.CodeOverloaded, Message: "the engine has more on its hands than it can store",
-	Hint: "try again after the seconds in Retry-After, with the same Idempotency-Key",
-}
-
-func unavailable(err error) error {
-	return &posthaste.Error{
-		Code: posthaste.CodeUnavailable, Message: "the database did not confirm the event",
-		Hint: "try again after the seconds in Retry-After, with the same Idempotency-Key", Err: err,
-	}
-}
-
-// Accept stores an event with its deliveries and returns once the commit is on
-// disk. Errors are *[posthaste.Error]: [posthaste.CodeInvalid] for an unknown endpoint,
-// [posthaste.CodeIdempotencyMismatch], [posthaste.CodeOverloaded] and
-// [posthaste.CodeUnavailable]. After the last the event may or may not be
-// stored; the same call with the same idempotency key finds out.
-func (p *Pipeline) Accept(ctx context.Context, in Submission) (Receipt, error) {
-	if err := p.acceptable(); err != nil {
-		p.metrics.Refused.WithLabelValues("unavailable").Inc()
-		return Receipt{}, err
-	}
-	bytes := int64(len(in.Event.Payload))
-	if !p.load.admit(bytes) {
-		p.metrics.Refused.WithLabelValues("overloaded").Inc()
-		return Receipt{}, errOverloaded
-	}
-	defer p.load.committed(bytes)
-	if _, err := p.routing.ensure(ctx, in.Tenant.No); err != nil {
-		p.metrics.Refused.WithLabelValues("unavailable").Inc()
-		return Receipt{}, unavailable(err)
-	}
-	s := &submission{Submission: in, answer: make(chan answer, 1), givenUp: uptime() + acceptPatience}
-	s.sum = sumOf(in.Event)
-	if in.Event.IdempotencyKey != "" {
-		h := sha256.Sum256([]byte(in.Event.IdempotencyKey))
-		s.key = store.Hash(h[:16])
-	}
-	select {
-	case p.submissions <- s:
-	case <-p.acceptClosed:
-		return Receipt{}, errStopping
-	}
-	a := p.await(s)
-	if a.err == nil {
-		p.logAccept(ctx, s, a.receipt)
-	}
-	return a.receipt, a.err
-}
-
-// await returns the committer's answer. The committer answers everything it
-// takes, also when it gives up; only what reached it after its end is left.
-func (p *Pipeline) await(s *submission) answer {
-	select {
-	case a := <-s.answer:
-		return a
-	case <-p.committerDone:
-	}
-	select {
-	case a := <-s.answer:
-		return a
-	default:
-		return answer{err: errStopping}
-	}
-}
-
-// sumOf is what tells a repeated event from another one with its key.
-func sumOf(e posthaste.Event) store.Hash {
-	h := sha256.New()
-	h.Write([]byte(e.Type))
-	h.Write([]byte{0})
-	h.Write(e.Payload)
-	var out [sha256.Size]byte
-	return store.Hash(h.Sum(out[:0])[:16])
-}
-
 // runAccept is the committer: it takes all that waits, commits it in one
 // statement, and begins again. No timer: while one commit is on its way, the
 // next batch forms by itself.
 func (p *Pipeline) runAccept(ctx context.Context) {
+	batch := make([]*submission, 0, acceptBatch)
 	for {
 		select {
 		case first := <-p.submissions:
-			p.commit(ctx, p.collect(first))
+			batch = p.collect(append(batch[:0], first...))
+			p.commit(ctx, batch)
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-func (p *Pipeline) collect(first *submission) []*submission {
-	batch, size := []*submission{first}, len(first.Event.Payload)
+// collect adds to a batch what else waits, up to a count and a size; a group is
+// never split here.
+func (p *Pipeline) collect(batch []*submission) []*submission {
+	size := payloadBytes(batch)
 	for len(batch) < acceptBatch && size < acceptBatchBytes {
 		select {
-		case s := <-p.submissions:
-			batch = append(batch, s)
-			size += len(s.Event.Payload)
+		case group := <-p.submissions:
+			batch = append(batch, group...)
+			size += payloadBytes(group)
 		default:
 			return batch
 		}
 	}
 	return batch
+}
+
+func payloadBytes(group []*submission) (n int) {
+	for _, s := range group {
+		n += len(s.Event.Payload)
+	}
+	return n
 }
 
 // fate says what is known of a batch that has no answer yet.
@@ -261,7 +163,7 @@ func (p *Pipeline) giveUp(batch []*submission, f fate, err error) {
 			p.ledger.release(s.entry)
 		}
 		p.metrics.Refused.WithLabelValues("unavailable").Inc()
-		s.answer <- answer{err: err}
+		s.answer <- Result{Err: err}
 	}
 }
 
@@ -275,13 +177,13 @@ func (p *Pipeline) prepare(ctx context.Context, batch []*submission) []*submissi
 		p.unreserve(s)
 		routes, err := p.routing.ensure(ctx, s.Tenant.No)
 		if err != nil {
-			s.answer <- answer{err: unavailable(err)}
+			s.answer <- Result{Err: unavailable(err)}
 			continue
 		}
 		targets, problems := routes.match(s.Event.Type, s.Endpoints)
 		if len(problems) > 0 {
 			p.ledger.release(s.entry)
-			s.answer <- answer{err: posthaste.Invalid(problems)}
+			s.answer <- Result{Err: posthaste.Invalid(problems)}
 			continue
 		}
 		if s.entry == nil {
@@ -371,14 +273,14 @@ func (p *Pipeline) accepted(batch []*submission, params store.AcceptParams, got 
 	p.lanes.push(items)
 }
 
-func (p *Pipeline) answerFor(s *submission, a store.AcceptedEvent) answer {
+func (p *Pipeline) answerFor(s *submission, a store.AcceptedEvent) Result {
 	r := Receipt{ID: a.ID, Type: s.event.Type, Deliveries: a.FanOut}
 	if a.Stored || a.ID == s.event.ID {
-		return answer{receipt: r}
+		return Result{Receipt: r}
 	}
 	if a.Sum != s.sum {
 		p.metrics.Accepted.WithLabelValues("mismatch").Inc()
-		return answer{err: &posthaste.Error{
+		return Result{Err: &posthaste.Error{
 			Code:    posthaste.CodeIdempotencyMismatch,
 			Message: fmt.Sprintf("the idempotency key was used for %s, which has another type or other bytes", a.ID.Print(posthaste.KindEvent)),
 			Hint:    "use a new key for a new event",
@@ -386,7 +288,7 @@ func (p *Pipeline) answerFor(s *submission, a store.AcceptedEvent) answer {
 	}
 	p.metrics.Accepted.WithLabelValues("duplicate").Inc()
 	r.Duplicate = true
-	return answer{receipt: r}
+	return Result{Receipt: r}
 }
 
 // bornLeased makes the items of an event that this commit stored.

@@ -20,18 +20,18 @@ type load struct {
 	uncommitted, uncommittedBytes, unrecorded atomic.Int64
 }
 
-// admit takes in an event of the given size, unless that would be too much.
-func (l *load) admit(bytes int64) bool {
-	events, size := l.uncommitted.Add(1), l.uncommittedBytes.Add(bytes)
+// admit takes in n events of the given size together, unless that would be too much.
+func (l *load) admit(n int, bytes int64) bool {
+	events, size := l.uncommitted.Add(int64(n)), l.uncommittedBytes.Add(bytes)
 	if events+l.unrecorded.Load() > maxUncommitted || size > maxUncommittedBytes {
-		l.committed(bytes)
+		l.committed(n, bytes)
 		return false
 	}
 	return true
 }
 
-func (l *load) committed(bytes int64) {
-	l.uncommitted.Add(-1)
+func (l *load) committed(n int, bytes int64) {
+	l.uncommitted.Add(-int64(n))
 	l.uncommittedBytes.Add(-bytes)
 }
 

@@ -113,7 +113,7 @@ type Pipeline struct {
 	life    *life
 	beating sync.Mutex
 
-	submissions   chan *submission
+	submissions   chan []*submission
 	acceptClosed  chan struct{} // closed when nothing is accepted any more
 	closeAccept   sync.Once
 	committerDone chan struct{} // closed when the accept committer has ended
@@ -143,7 +143,7 @@ func New(cfg Config) (*Pipeline, error) {
 		cfg: cfg, store: cfg.Store, sender: cfg.Sender, keyring: cfg.Keyring, log: cfg.Log, metrics: cfg.Metrics,
 		clock:  clock{wall: cfg.Now},
 		agenda: newAgenda(), waker: newWaker(), basket: newOutbasket(), life: newLife(),
-		submissions: make(chan *submission, maxUncommitted), acceptClosed: make(chan struct{}), committerDone: make(chan struct{}),
+		submissions: make(chan []*submission, maxUncommitted), acceptClosed: make(chan struct{}), committerDone: make(chan struct{}),
 		reconcileSoon: make(chan struct{}, 1), nextExpiry: map[store.EndpointNo]time.Time{},
 	}
 	p.routing = newRouting(cfg.Store, p.prepareEndpoint)

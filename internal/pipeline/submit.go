@@ -1,0 +1,158 @@
+package pipeline
+
+import (
+	"context"
+	"crypto/sha256"
+	"time"
+
+	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/internal/store"
+)
+
+// Submission is an event that asks to be accepted.
+type Submission struct {
+	Tenant    store.TenantRow
+	Event     posthaste.Event // without ID, FanOut and CorrelationID
+	Endpoints []posthaste.ID  // only to these; empty: to all that subscribe
+}
+
+// Receipt is what an accepted event is answered with.
+type Receipt struct {
+	ID         posthaste.ID
+	Type       string
+	Deliveries int
+	Duplicate  bool // an earlier event with the same key, type and bytes stands for it
+}
+
+// submission is one Submission on its way through the committer.
+type submission struct {
+	Submission
+	sum, key store.Hash
+	entry    *entry
+	event    posthaste.Event // with its id
+	targets  []*endpoint
+	leased   []bool        // parallel to targets: born leased, room reserved
+	givenUp  time.Duration // uptime at which its sender has waited long enough
+	answer   chan Result
+	result   Result // the answer, for the sender
+}
+
+var errOverloaded = &posthaste.Error{
+	Code: posthaste.CodeOverloaded, Message: "the engine has more on its hands than it can store",
+	Hint: "try again after the seconds in Retry-After, with the same Idempotency-Key",
+}
+
+func unavailable(err error) error {
+	return &posthaste.Error{
+		Code: posthaste.CodeUnavailable, Message: "the database did not confirm the event",
+		Hint: "try again after the seconds in Retry-After, with the same Idempotency-Key", Err: err,
+	}
+}
+
+// Result is what became of one of several submissions.
+type Result struct {
+	Receipt Receipt
+	Err     error
+}
+
+// Accept stores an event with its deliveries and returns once the commit is on
+// disk. Errors are *[posthaste.Error]: [posthaste.CodeInvalid] for an unknown endpoint,
+// [posthaste.CodeIdempotencyMismatch], [posthaste.CodeOverloaded] and
+// [posthaste.CodeUnavailable]. After the last the event may or may not be
+// stored; the same call with the same idempotency key finds out.
+func (p *Pipeline) Accept(ctx context.Context, in Submission) (Receipt, error) {
+	s := newSubmission(in)
+	p.submit(ctx, []*submission{s})
+	return s.result.Receipt, s.result.Err
+}
+
+// AcceptAll stores events in one commit, as far as the database takes them, and
+// answers each on its own, in their order. The errors are those of Accept.
+func (p *Pipeline) AcceptAll(ctx context.Context, in []Submission) []Result {
+	group := make([]*submission, len(in))
+	for i := range in {
+		group[i] = newSubmission(in[i])
+	}
+	p.submit(ctx, group)
+	out := make([]Result, len(in))
+	for i, s := range group {
+		out[i] = s.result
+	}
+	return out
+}
+
+func newSubmission(in Submission) *submission {
+	s := &submission{Submission: in, answer: make(chan Result, 1), givenUp: uptime() + acceptPatience, sum: sumOf(in.Event)}
+	if in.Event.IdempotencyKey != "" {
+		h := sha256.Sum256([]byte(in.Event.IdempotencyKey))
+		s.key = store.Hash(h[:16])
+	}
+	return s
+}
+
+// submit hands a group to the committer, which keeps it together, and waits
+// for the answers.
+func (p *Pipeline) submit(ctx context.Context, group []*submission) {
+	size := int64(payloadBytes(group))
+	if err := p.acceptable(); err != nil {
+		p.refuse(group, "unavailable", err)
+		return
+	}
+	if !p.load.admit(len(group), size) {
+		p.refuse(group, "overloaded", errOverloaded)
+		return
+	}
+	defer p.load.committed(len(group), size)
+	for _, s := range group {
+		if _, err := p.routing.ensure(ctx, s.Tenant.No); err != nil {
+			p.refuse(group, "unavailable", unavailable(err))
+			return
+		}
+	}
+	select {
+	case p.submissions <- group:
+	case <-p.acceptClosed:
+		p.refuse(group, "unavailable", errStopping)
+		return
+	}
+	for _, s := range group {
+		s.result = p.await(s)
+		if s.result.Err == nil {
+			p.logAccept(ctx, s, s.result.Receipt)
+		}
+	}
+}
+
+// refuse answers a group that never came to the committer.
+func (p *Pipeline) refuse(group []*submission, reason string, err error) {
+	p.metrics.Refused.WithLabelValues(reason).Add(float64(len(group)))
+	for _, s := range group {
+		s.result = Result{Err: err}
+	}
+}
+
+// await returns the committer's answer. The committer answers everything it
+// takes, also when it gives up; only what reached it after its end is left.
+func (p *Pipeline) await(s *submission) Result {
+	select {
+	case a := <-s.answer:
+		return a
+	case <-p.committerDone:
+	}
+	select {
+	case a := <-s.answer:
+		return a
+	default:
+		return Result{Err: errStopping}
+	}
+}
+
+// sumOf is what tells a repeated event from another one with its key.
+func sumOf(e posthaste.Event) store.Hash {
+	h := sha256.New()
+	h.Write([]byte(e.Type))
+	h.Write([]byte{0})
+	h.Write(e.Payload)
+	var out [sha256.Size]byte
+	return store.Hash(h.Sum(out[:0])[:16])
+}
