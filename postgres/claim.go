@@ -21,7 +21,8 @@ const claimRounds = 8
 // and its backlog costs nothing. A hint is judged by the delivery as the
 // statement's snapshot has it: what made the hint set the delivery's due_at in
 // the same transaction, and what changed that since has removed the hint or
-// holds it locked.
+// holds it locked. Deliveries are changed in the order of their ids, as
+// everywhere: even a change that comes too late locks the row that it finds.
 const claimSQL = `
 with ` + fenceSQL + `,
 picked as materialized (
@@ -38,7 +39,8 @@ judged as materialized (
 	from picked k left join lateral (
 		select d.ctid as row, d.id, d.state, d.owner, d.due_at as due_at_of from deliveries d
 		where d.id = k.delivery limit 1) d on true
-	where k.delivery ` + anyID + `),
+	where k.delivery ` + anyID + `
+	order by k.delivery),
 leased as (
 	update deliveries d set owner = $1
 	from judged j

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -33,7 +32,7 @@ func (db *DB) Register(ctx context.Context, p store.RegisterParams) (store.Regis
 
 const beatSQL = `
 with mine as (
-	update replicas set beat_at = ` + clockSQL + `, low_water = greatest(low_water, $2)
+	update replicas set beat_at = ` + clockSQL + `, low_water = greatest(low_water, $2), busy = not $3
 	where epoch = $1
 	returning epoch, name, busy, beat_at, low_water)
 select * from (
@@ -48,7 +47,7 @@ func (db *DB) Beat(ctx context.Context, p store.BeatParams) (store.Beat, error) 
 	defer cancel()
 	var beat store.Beat
 	batch := &pgx.Batch{}
-	batch.Queue(beatSQL, int32(p.Epoch), [16]byte(p.LowWater)).Query(func(rows pgx.Rows) error {
+	batch.Queue(beatSQL, int32(p.Epoch), [16]byte(p.LowWater), p.Idle).Query(func(rows pgx.Rows) error {
 		var r store.Replica
 		var at int64
 		_, err := pgx.ForEachRow(rows, []any{(*int32)(&r.Epoch), &r.Name, &r.Busy, &at, (*[16]byte)(&r.LowWater)}, func() error {
@@ -130,28 +129,29 @@ func readDueKey(row pgx.CollectableRow) (store.DueKey, error) {
 }
 
 const revokeSQL = `
-with held as materialized (
-	select d.* from unnest($4::uuid[]) x (id) cross join lateral (
+with found as materialized (
+	select d.*, ` + blockedIfSo + ` from unnest($4::uuid[]) x (id) cross join lateral (
 		select ` + heldColumns + `
-		from deliveries d where d.id = x.id and d.state = 0 and d.owner = $3 limit 1) d
-	where x.id ` + anyID + `),` + revokeTail + `
-select count(*), array_agg(distinct endpoint) from back`
-
-// queueRevoke takes the deliveries, sorted, from the epoch, as far as it holds them.
-func queueRevoke(batch *pgx.Batch, epoch store.Epoch, ids *column, now time.Time, into *store.Reclaimed) {
-	queueLocks(batch, ids)
-	batch.Queue(revokeSQL, micros(now), revokeWaits(), int32(epoch), ids).Query(readRevoked(into))
-}
+		from deliveries d where d.id = x.id and d.state = 0 and d.owner = $3 limit 1) d` + dueOfFound + `
+	where x.id ` + anyID + `),` + revokeTail
 
 // Revoke implements store.Replicas.
 func (db *DB) Revoke(ctx context.Context, p store.RevokeParams) (int, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
+	ids := idColumn(compact(p.Deliveries))
 	var revoked store.Reclaimed
-	batch := &pgx.Batch{}
-	queueRevoke(batch, p.Epoch, idColumn(compact(p.Deliveries)), p.Now, &revoked)
-	if err := db.side.SendBatch(ctx, batch).Close(); err != nil {
-		return 0, fail(fmt.Sprintf("revoke %d leases", len(p.Deliveries)), err)
+	for range blockedTries {
+		var blocked int
+		batch := &pgx.Batch{}
+		queueLocks(batch, ids)
+		batch.Queue(revokeSQL, micros(p.Now), revokeWaits(), int32(p.Epoch), ids).Query(readRevoked(&revoked, &blocked))
+		if err := db.side.SendBatch(ctx, batch).Close(); err != nil {
+			return 0, fail(fmt.Sprintf("revoke %d leases", len(p.Deliveries)), err)
+		}
+		if blocked == 0 {
+			break
+		}
 	}
 	return revoked.Deliveries, nil
 }
@@ -178,10 +178,13 @@ func (db *DB) Reclaim(ctx context.Context, p store.ReclaimParams) (store.Reclaim
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	var reclaimed store.Reclaimed
-	err := pgx.BeginFunc(ctx, db.side, func(tx pgx.Tx) (err error) {
-		reclaimed, err = reclaim(ctx, tx, p)
-		return err
-	})
+	err := errBlocked
+	for try := 0; try < blockedTries && errors.Is(err, errBlocked); try++ {
+		err = pgx.BeginFunc(ctx, db.side, func(tx pgx.Tx) (err error) {
+			reclaimed, err = reclaim(ctx, tx, p)
+			return err
+		})
+	}
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = store.ErrConflict
 	}
@@ -207,11 +210,18 @@ func reclaim(ctx context.Context, tx pgx.Tx, p store.ReclaimParams) (store.Recla
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return reclaimed, err
 	}
+	taken := idColumn(compact(ids))
+	var blocked int
 	batch = &pgx.Batch{}
-	queueRevoke(batch, p.Dead, idColumn(compact(ids)), p.Now, &reclaimed)
+	queueLocks(batch, taken)
+	batch.Queue(revokeSQL, micros(p.Now), revokeWaits(), int32(p.Dead), taken).Query(readRevoked(&reclaimed, &blocked))
 	batch.Queue(freeDueSQL, int32(p.Dead))
 	batch.Queue(endReplicaSQL, int32(p.Dead))
-	return reclaimed, tx.SendBatch(ctx, batch).Close()
+	err := tx.SendBatch(ctx, batch).Close()
+	if err == nil && blocked > 0 {
+		err = errBlocked // and all of it is undone: the row must not go before the last lease
+	}
+	return reclaimed, err
 }
 
 // Locked like a reclaim, so that the check sees what the epoch's last accept
@@ -273,7 +283,7 @@ func (db *DB) Wake(ctx context.Context, endpoints []store.EndpointNo) error {
 			hint = hint[:start]
 		}
 	}
-	if len(hint) > start {
+	if len(hint) > start || hints.n == 0 {
 		hints.text(string(hint))
 	}
 	if _, err := db.side.Exec(ctx, wakeSQL, hints); err != nil {
@@ -290,10 +300,13 @@ func (db *DB) Listen(ctx context.Context, woken func([]store.EndpointNo)) error 
 		defer hangUp(ctx, conn)
 		_, err = conn.Exec(ctx, listenSQL)
 	}
+	if err == nil {
+		woken(nil) // what was said before we listened
+	}
 	for err == nil {
 		notice, waitErr := conn.WaitForNotification(ctx)
 		if err = waitErr; err == nil {
-			if endpoints := db.readHint(notice.Payload); len(endpoints) > 0 {
+			if endpoints, theirs := db.readHint(notice.Payload); theirs {
 				woken(endpoints)
 			}
 		}
@@ -304,17 +317,17 @@ func (db *DB) Listen(ctx context.Context, woken func([]store.EndpointNo)) error 
 	return fail("listen for other replicas", err)
 }
 
-// readHint returns the endpoints that a hint of another process names. What it
-// can't read, it leaves out: a hint may be lost.
-func (db *DB) readHint(hint string) (endpoints []store.EndpointNo) {
+// readHint returns the endpoints that a hint names, and whether it is of another
+// process. What it can't read, it leaves out: a hint may be lost.
+func (db *DB) readHint(hint string) (endpoints []store.EndpointNo, theirs bool) {
 	tag, list, ok := strings.Cut(hint, ":")
 	if !ok || tag == db.tag {
-		return nil
+		return nil, false
 	}
 	for s := range strings.SplitSeq(list, ",") {
 		if no, err := strconv.ParseInt(s, 10, 32); err == nil {
 			endpoints = append(endpoints, store.EndpointNo(no))
 		}
 	}
-	return endpoints
+	return endpoints, true
 }

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"encoding/binary"
+	"fmt"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -45,24 +46,42 @@ func queueLocks(batch *pgx.Batch, ids *column) {
 const heldColumns = `d.ctid as row, d.id, d.endpoint, d.owner, d.attempts + 1 as number, d.due_at,
 		least(d.revoked + 1, 32767)::int2 as revoked`
 
-// Parts of statements with a CTE held, of deliveries: the due rows of these,
-// and the name of the replica that owns one.
+// Parts of a statement that finds deliveries d to move and calls them found: the due
+// row of each, and whether somebody else has that locked. It was locked before
+// the deliveries were; but one that had none, or another, at that moment may have
+// been given a new one, which a claim has taken hold of that now waits for our
+// delivery. To wait for it in turn would be a deadlock, so such a delivery is
+// left alone, and asked for again.
 const (
-	hintsOfHeld = `
-	select u.ctid from held h cross join lateral (
-		select ctid from due u where u.endpoint = h.endpoint and u.due_at = h.due_at and u.delivery = h.id limit 1) u`
-	nameOfOwner = `coalesce((select name from replicas r where r.epoch = h.owner), '')`
+	dueOfFound = `
+	left join lateral (
+		select u.ctid as hint from due u
+		where u.endpoint = d.endpoint and u.due_at = d.due_at and u.delivery = d.id
+		for update skip locked) u on true`
+	blockedIfSo = `u.hint, u.hint is null and exists (
+		select from due u where u.endpoint = d.endpoint and u.due_at = d.due_at and u.delivery = d.id) as blocked`
+	heldOfFound = `
+held as materialized (select * from found where not blocked),
+gone as (
+	delete from due where ctid = any (array (select hint from held where hint is not null))
+	returning 1),`
+
+	// blockedTries bounds how often blocked deliveries are asked for again.
+	blockedTries = 5
 )
 
-// revokeTail ends a statement whose CTE held has the leases to take away,
+// errBlocked says that some deliveries were left alone for now.
+var errBlocked = fmt.Errorf("deliveries are being claimed at this moment: %w", store.ErrUnavailable)
+
+// nameOfOwner is the name of the replica that owns a row h of held.
+const nameOfOwner = `coalesce((select name from replicas r where r.epoch = h.owner), '')`
+
+// revokeTail ends a statement whose CTE found has the leases to take away,
 // locked. $1 is now, $2 the waits after the first, second, … revocation. The
 // number that was held is recorded as lost in the same transaction: so it is
 // never used again. A row of due is made after the old one is gone, since both
 // may have the same key.
-const revokeTail = `
-gone as (
-	delete from due where ctid = any (array (` + hintsOfHeld + `))
-	returning 1),
+const revokeTail = heldOfFound + `
 lost as (
 	insert into attempts (delivery, number, started_at, outcome, cause, error, replica)
 	select h.id, h.number, $1::int8, ` + lostOutcome + `, ` + lostCause + `, '` + lostError + `', ` + nameOfOwner + `
@@ -77,7 +96,8 @@ back as (
 waiting as (
 	insert into due (endpoint, due_at, delivery)
 	select endpoint, due_at, id from back where (select count(*) from gone) >= 0
-	on conflict (endpoint, due_at, delivery) do update set owner = 0)`
+	on conflict (endpoint, due_at, delivery) do update set owner = 0)
+select count(*), array_agg(distinct endpoint), (select count(*) from found where blocked) from back`
 
 // How a lost attempt is recorded; the numbers are those of posthaste.OutcomeLost
 // and posthaste.CauseLost.
@@ -97,14 +117,15 @@ func revokeWaits() *column {
 }
 
 // readRevoked adds what a statement with revokeTail answers: how many it took
-// back, and of which endpoints.
-func readRevoked(into *store.Reclaimed) func(pgx.Rows) error {
+// back, of which endpoints, and how many were blocked.
+func readRevoked(into *store.Reclaimed, blocked *int) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
 		return eachRow(rows, func(raw [][]byte) {
 			into.Deliveries += int(binary.BigEndian.Uint64(raw[0]))
 			eachElement(raw[1], func(v []byte) {
 				into.Endpoints = append(into.Endpoints, store.EndpointNo(binary.BigEndian.Uint32(v)))
 			})
+			*blocked = int(binary.BigEndian.Uint64(raw[2]))
 		})
 	}
 }

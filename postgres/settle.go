@@ -234,14 +234,12 @@ func (db *DB) keepKnownDays(ctx context.Context, p store.SettleParams, places []
 // A late success ends a delivery that is still pending, whoever holds it now.
 // The number that is held is recorded as lost: its holder's result completes it.
 const endLateSQL = `
-with held as materialized (
-	select x.number, d.*
+with found as materialized (
+	select x.number, d.*, ` + blockedIfSo + `
 	from unnest($2::uuid[], $3::int4[]) x (id, number) cross join lateral (
 		select d.ctid as row, d.id, d.endpoint, d.owner, d.attempts, d.due_at from deliveries d
-		where d.id = x.id and d.state = 0 limit 1) d
-	where x.id ` + anyID + `),
-gone as (
-	delete from due where ctid = any (array (` + hintsOfHeld + `))),
+		where d.id = x.id and d.state = 0 limit 1) d` + dueOfFound + `
+	where x.id ` + anyID + `),` + heldOfFound + `
 lost as (
 	insert into attempts (delivery, number, started_at, outcome, cause, error, replica)
 	select h.id, h.attempts + 1, $1::int8, ` + lostOutcome + `, ` + lostCause + `, '` + lostError + `', ` + nameOfOwner + `
@@ -253,7 +251,7 @@ ended as (
 		attempts = greatest(h.number, h.attempts + (h.owner <> 0)::int4)
 	from held h where d.id = h.id and d.ctid = h.row
 	returning 1)
-select count(*) from ended`
+select (select count(*) from ended), (select count(*) from found where blocked)`
 
 // endLate applies the rule of the late success to the deliveries that were
 // delivered and didn't move. It returns how many it ended. Most batches have
@@ -276,9 +274,18 @@ func (db *DB) endLate(ctx context.Context, p store.SettleParams, places []int, m
 	if id.n == 0 {
 		return 0, nil
 	}
-	var late int
-	batch := &pgx.Batch{}
-	queueLocks(batch, id)
-	batch.Queue(endLateSQL, micros(p.Now), id, number).QueryRow(func(row pgx.Row) error { return row.Scan(&late) })
-	return late, db.hot.SendBatch(ctx, batch).Close()
+	late := 0
+	for range blockedTries {
+		var ended, blocked int
+		batch := &pgx.Batch{}
+		queueLocks(batch, id)
+		batch.Queue(endLateSQL, micros(p.Now), id, number).QueryRow(func(row pgx.Row) error { return row.Scan(&ended, &blocked) })
+		if err := db.hot.SendBatch(ctx, batch).Close(); err != nil {
+			return late, err
+		}
+		if late += ended; blocked == 0 {
+			return late, nil
+		}
+	}
+	return late, errBlocked
 }

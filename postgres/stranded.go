@@ -35,7 +35,7 @@ select (select count(*) from page), (select count(*) from unburied),
 from (values (1)) one left join lateral (
 	select w.id, w.endpoint, w.owner, r.epoch is not null, w.due_at
 	from page w
-	left join lateral (select epoch from replicas where epoch = w.owner limit 1) r on true
+	left join lateral (select epoch from replicas where epoch = w.owner and busy limit 1) r on true
 	left join lateral (
 		select owner from due u where u.endpoint = w.endpoint and u.due_at = w.due_at and u.delivery = w.id limit 1) u on true
 	where w.state = 0
@@ -86,13 +86,12 @@ func successor(id posthaste.ID) posthaste.ID {
 
 // Those that an epoch owned, as they were found.
 const repairOwnedSQL = `
-with held as materialized (
-	select d.* from unnest($3::uuid[], $4::int4[], $5::int8[]) x (id, owner, due_at) cross join lateral (
+with found as materialized (
+	select d.*, ` + blockedIfSo + ` from unnest($3::uuid[], $4::int4[], $5::int8[]) x (id, owner, due_at) cross join lateral (
 		select ` + heldColumns + `
 		from deliveries d
-		where d.id = x.id and d.state = 0 and d.owner = x.owner and d.due_at = x.due_at limit 1) d
-	where x.owner <> 0 and x.id ` + anyID + `),` + revokeTail + `
-select count(*), array_agg(distinct endpoint) from back`
+		where d.id = x.id and d.state = 0 and d.owner = x.owner and d.due_at = x.due_at limit 1) d` + dueOfFound + `
+	where x.owner <> 0 and x.id ` + anyID + `),` + revokeTail
 
 // Those that nobody owned, as they were found: no number was held, so none is
 // spent. The due row may be there, owned by an epoch that doesn't own the delivery,
@@ -128,10 +127,10 @@ func (db *DB) RepairStranded(ctx context.Context, p store.RepairStrandedParams) 
 		due.time(d.DueAt)
 	}
 	var revoked store.Reclaimed
-	var unowned int
+	var unowned, blocked int // what is blocked is being taken care of
 	batch := &pgx.Batch{}
 	queueLocks(batch, id)
-	batch.Queue(repairOwnedSQL, micros(p.Now), revokeWaits(), id, owner, due).Query(readRevoked(&revoked))
+	batch.Queue(repairOwnedSQL, micros(p.Now), revokeWaits(), id, owner, due).Query(readRevoked(&revoked, &blocked))
 	batch.Queue(repairUnownedSQL, micros(p.Now), id, owner, due).QueryRow(func(row pgx.Row) error { return row.Scan(&unowned) })
 	if err := db.side.SendBatch(ctx, batch).Close(); err != nil {
 		return 0, fail(fmt.Sprintf("repair %d stranded deliveries", n), err)

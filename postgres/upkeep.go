@@ -53,7 +53,8 @@ judged as materialized (
 	select w.hint, w.due_at, d.*
 	from locked w left join lateral (
 		select d.ctid as row, d.id from deliveries d where d.id = w.delivery limit 1) d on true
-	where w.delivery ` + anyID + `),
+	where w.delivery ` + anyID + `
+	order by w.delivery),
 ended as (
 	update deliveries d
 	set state = 2, due_at = 0, finished_at = $1::int8, reason = $2::int2, revoked = 0

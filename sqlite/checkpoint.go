@@ -30,10 +30,10 @@ type checkpointer struct {
 // checkpointBytes is when a checkpoint begins: at less, pages that are written
 // again and again are moved as often (16 MiB cost 6 % more CPU an event than
 // 32, and 64 only 1 % less); at more, opening after a crash reads for longer.
-const checkpointBytes = 32 << 20
+const checkpointBytes = 64 << 20
 
 // restartBytes is when readers are held back, and what the log file is cut to.
-const restartBytes = 64 << 20
+const restartBytes = 128 << 20
 
 // warnBytes is the size of the log that the operator is told of.
 const warnBytes = 256 << 20
@@ -93,7 +93,7 @@ const (
 )
 
 // walFrameBytes is a page and its header in the log.
-const walFrameBytes = 4096 + 24
+const walFrameBytes = 2048 + 24
 
 // logBytes runs one of the statements above and returns how long the log is and
 // how much of it is not moved yet.

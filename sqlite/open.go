@@ -50,7 +50,7 @@ type Config struct {
 	Readers int
 
 	// CacheBytes bounds the page cache of the writing connection; each reading
-	// one may take an eighth of it. It is taken as it is used. Default: 32 MiB.
+	// one may take an eighth of it. It is taken as it is used. Default: 16 MiB.
 	CacheBytes int
 
 	// Timeout bounds a call whose context has no deadline. Default: 10s.
@@ -105,7 +105,7 @@ func (cfg Config) withDefaults() Config {
 		cfg.Readers = 4
 	}
 	if cfg.CacheBytes <= 0 {
-		cfg.CacheBytes = 32 << 20
+		cfg.CacheBytes = 16 << 20
 	}
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = 10 * time.Second
@@ -171,7 +171,7 @@ func (db *DB) openWriter() error {
 		return err
 	}
 	c, err := openConn(logURI(db.cfg.Path), zs.OpenReadWrite|zs.OpenCreate|zs.OpenURI,
-		"journal_mode=WAL",
+		"page_size=2048", "journal_mode=WAL",
 		"synchronous=FULL",
 		"wal_autocheckpoint=0", // the checkpointer's work
 		fmt.Sprintf("journal_size_limit=%d", restartBytes),

@@ -11,6 +11,7 @@ import (
 
 const (
 	sqlEpochs      = `SELECT epoch FROM replicas ORDER BY epoch`
+	sqlBusyEpochs  = `SELECT epoch FROM replicas WHERE busy = 1 ORDER BY epoch`
 	sqlAddReplica  = `INSERT INTO replicas (name, busy, beat_at, low_water) VALUES (?1, 1, ?2, ?3)`
 	sqlDropReplica = `DELETE FROM replicas WHERE epoch = ?1`
 )
@@ -49,7 +50,7 @@ func (db *DB) Register(ctx context.Context, p store.RegisterParams) (store.Regis
 }
 
 const (
-	sqlBeat     = `UPDATE replicas SET busy = 1, beat_at = ?2, low_water = max(low_water, ?3) WHERE epoch = ?1`
+	sqlBeat     = `UPDATE replicas SET busy = ?4, beat_at = ?2, low_water = max(low_water, ?3) WHERE epoch = ?1`
 	sqlReplicas = `SELECT epoch, name, busy, beat_at, low_water FROM replicas ORDER BY epoch`
 )
 
@@ -58,7 +59,7 @@ func (db *DB) Beat(ctx context.Context, p store.BeatParams) (store.Beat, error) 
 	var out store.Beat
 	err := db.write(ctx, "beat", func(c *conn) error {
 		out = store.Beat{Now: db.now()}
-		n, err := c.exec(sqlBeat, p.Epoch, out.Now, p.LowWater)
+		n, err := c.exec(sqlBeat, p.Epoch, out.Now, p.LowWater, !p.Idle)
 		if err != nil {
 			return err
 		}

@@ -73,9 +73,10 @@ func (db *DB) listDead(ctx context.Context, ids []posthaste.ID) (listed int, err
 	return listed, err
 }
 
+// livingEpochs are those that may hold a lease: an idle one holds none.
 func livingEpochs(c *conn) (map[store.Epoch]bool, error) {
 	living := map[store.Epoch]bool{}
-	for r, err := range c.rows(sqlEpochs) {
+	for r, err := range c.rows(sqlBusyEpochs) {
 		if err != nil {
 			return nil, err
 		}

@@ -209,7 +209,7 @@ func (p *Pipeline) prepare(ctx context.Context, batch []*submission) []*submissi
 // in its lane, or born due.
 func (p *Pipeline) reserve(s *submission) {
 	s.leased = make([]bool, len(s.targets))
-	if len(s.targets) > bigFanOut || p.load.overburdened() {
+	if !p.cfg.Roles.Deliver || len(s.targets) > bigFanOut || p.load.overburdened() {
 		return
 	}
 	for i, e := range s.targets {

@@ -15,6 +15,7 @@ import (
 // minute, 1 s within an hour, then 1 min), so that a million waiting retries
 // cost a bounded number of entries.
 type agenda struct {
+	now     func() time.Time // the database's clock
 	mu      sync.Mutex
 	buckets map[int64]map[store.EndpointNo]struct{} // by the bucket's end, µs
 	order   int64Heap
@@ -28,8 +29,9 @@ type readyWork struct {
 	floorFrom time.Duration // uptime of the last claim from the start
 }
 
-func newAgenda() *agenda {
+func newAgenda(now func() time.Time) *agenda {
 	return &agenda{
+		now:     now,
 		buckets: map[int64]map[store.EndpointNo]struct{}{},
 		ready:   map[store.EndpointNo]*readyWork{},
 		changed: make(chan struct{}, 1),
@@ -137,6 +139,13 @@ func (a *agenda) claimed(endpoint store.EndpointNo, last time.Time, began time.T
 	case last.After(w.floor):
 		w.floor = last
 	}
+}
+
+// idle reports whether nothing is known to be due now.
+func (a *agenda) idle() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.ready) == 0 && (len(a.order) == 0 || a.order[0] > a.now().UnixMicro())
 }
 
 // drop forgets that an endpoint is ready: it is closed, and whoever opens it

@@ -21,7 +21,7 @@ func TestAgendaIsNeverEarlyAndHardlyLate(t *testing.T) {
 		{5 * time.Minute, time.Second},
 		{24 * time.Hour, time.Minute},
 	} {
-		a := newAgenda()
+		a := newAgenda(func() time.Time { return testNow })
 		at := testNow.Add(tc.wait + 1234*time.Microsecond)
 		a.note(7, at, testNow)
 		if got := dueAt(t, a, at.Add(-time.Microsecond)); len(got) != 0 {
@@ -38,7 +38,7 @@ func TestAgendaIsNeverEarlyAndHardlyLate(t *testing.T) {
 }
 
 func TestAgendaOfManyRetriesIsSmall(t *testing.T) {
-	a := newAgenda()
+	a := newAgenda(func() time.Time { return testNow })
 	for i := range 1_000_000 {
 		a.note(store.EndpointNo(i%3), testNow.Add(2*time.Hour+time.Duration(i)*time.Millisecond), testNow)
 	}
@@ -52,7 +52,7 @@ func TestAgendaOfManyRetriesIsSmall(t *testing.T) {
 }
 
 func TestAgendaKeepsAnEndpointUntilAClaimFromTheStartFindsTooLittle(t *testing.T) {
-	a := newAgenda()
+	a := newAgenda(func() time.Time { return testNow })
 	a.note(1, testNow, testNow)
 	began := a.from(1)
 	if !began.IsZero() {

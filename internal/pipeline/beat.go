@@ -62,22 +62,6 @@ func (l *life) recent() bool {
 	return l.beatAt != 0 && uptime()-l.beatSeen < store.FreshBeat
 }
 
-// runBeat keeps the epoch alive until ctx ends.
-func (p *Pipeline) runBeat(ctx context.Context) {
-	tick := time.NewTicker(beatEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-		if err := p.renew(ctx); err != nil && ctx.Err() == nil {
-			p.log.WarnContext(ctx, "heartbeat failed", "err", err)
-		}
-	}
-}
-
 // renew beats, and takes a new epoch if the row of this one is gone. It returns
 // nil when the epoch is fresh.
 func (p *Pipeline) renew(ctx context.Context) error {
@@ -105,9 +89,10 @@ func (p *Pipeline) beat(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	epoch := p.epoch()
+	params := p.beatParams()
+	params.LowWater = low
 	asked := time.Now()
-	beat, err := p.store.Beat(ctx, store.BeatParams{Epoch: epoch, LowWater: low, Tenants: p.routing.versions()})
+	beat, err := p.store.Beat(ctx, params)
 	if err != nil {
 		return err
 	}
@@ -115,7 +100,7 @@ func (p *Pipeline) beat(ctx context.Context) error {
 	if err := p.routing.refresh(ctx, beat.Newer); err != nil {
 		return err
 	}
-	p.life.alivened(epoch, began, low)
+	p.life.alivened(params.Epoch, began, low)
 	p.lookAround(ctx, beat.Replicas)
 	return nil
 }

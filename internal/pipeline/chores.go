@@ -10,30 +10,45 @@ import (
 const (
 	// partitionsAhead is how far ahead daily partitions are made.
 	partitionsAhead = 48 * time.Hour
-	// choreEvery is how often the leader looks for what is past its retention.
+	// choreEvery is how often the leader looks for what is past its retention, at the least.
 	choreEvery = time.Hour
 	// retainStep bounds one deleting statement, retainRest spaces them.
 	retainStep = 500
 	retainRest = 100 * time.Millisecond
 )
 
-// runChores makes partitions ahead and deletes what is past its retention, on
-// the leader, at the start and every hour.
-func (p *Pipeline) runChores(ctx context.Context) {
-	tick := time.NewTicker(choreEvery)
+// runUpkeep is what the leader does now and then: it walks with the reconciler at
+// the start, when asked to, and every idle sweep, and does the chores every
+// hour. The idle sweep is also when a sleeping replica looks around.
+func (p *Pipeline) runUpkeep(ctx context.Context) {
+	tick := time.NewTicker(p.cfg.IdleSweep)
 	defer tick.Stop()
+	p.requestReconcile()
+	nextChores := time.Duration(0)
 	for {
-		if p.isLeader() {
-			p.chores(ctx)
-		}
 		select {
+		case <-p.reconcileSoon:
+			p.pause(ctx, reconcileLag) // let the other replicas take their epochs
 		case <-tick.C:
+			p.watch()
 		case <-ctx.Done():
 			return
+		}
+		if !p.isLeader() {
+			continue
+		}
+		if err := p.reconcile(ctx); err != nil && ctx.Err() == nil {
+			p.log.WarnContext(ctx, "reconcile interrupted; trying again", "err", err)
+			p.requestReconcile()
+		}
+		if now := uptime(); now >= nextChores && ctx.Err() == nil {
+			nextChores = now + choreEvery
+			p.chores(ctx)
 		}
 	}
 }
 
+// chores makes partitions ahead and deletes what is past its retention.
 func (p *Pipeline) chores(ctx context.Context) {
 	now := p.clock.Now()
 	if err := p.store.MakePartitions(ctx, now, now.Add(partitionsAhead)); err != nil && ctx.Err() == nil {

@@ -40,7 +40,8 @@ func (p *Pipeline) want(ctx context.Context, ready []store.EndpointNo) ([]store.
 			p.endDeleted(ctx, no)
 			continue
 		case !e.open():
-			p.agenda.drop(no) // whoever opens it notes it again; the sweep ends what expires
+			p.agenda.drop(no) // whoever opens it notes it again
+			p.lookForExpired(ctx, no)
 			continue
 		}
 		n := p.lanes.reserve(no, e.row.MaxInFlight, min(claimCap, claimTotal-total))

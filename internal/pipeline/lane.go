@@ -304,6 +304,13 @@ func (ls *lanes) stop() {
 	ls.stopped = true
 }
 
+// any reports whether anything is leased, or room for it reserved.
+func (ls *lanes) any() bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return ls.room > 0 || len(ls.held) > 0
+}
+
 // counts returns what is under way and what waits.
 func (ls *lanes) counts() (running, waiting int) {
 	ls.mu.Lock()

@@ -33,6 +33,9 @@ type Config struct {
 	// Replica is the name that attempts are recorded under.
 	Replica string
 
+	// Roles are what this replica does. Default: everything.
+	Roles Roles
+
 	// Log takes one wide line for each event accepted and each attempt.
 	// Default: they are thrown away.
 	Log *slog.Logger
@@ -61,7 +64,16 @@ type Config struct {
 	Now func() time.Time
 }
 
+// Roles are parts of the work that replicas on one PostgreSQL may share out.
+type Roles struct {
+	Accept  bool // takes events; without it [Pipeline.Accept] refuses
+	Deliver bool // makes attempts; without it what is accepted is born due, for others
+}
+
 func (c Config) withDefaults() Config {
+	if c.Roles == (Roles{}) {
+		c.Roles = Roles{Accept: true, Deliver: true}
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -111,6 +123,7 @@ type Pipeline struct {
 	waker   *waker
 	basket  *outbasket
 	life    *life
+	rest    *rest
 	beating sync.Mutex
 
 	submissions   chan []*submission
@@ -118,7 +131,8 @@ type Pipeline struct {
 	closeAccept   sync.Once
 	committerDone chan struct{} // closed when the accept committer has ended
 	reconcileSoon chan struct{}
-	nextExpiry    map[store.EndpointNo]time.Time // the sweep's own: when a closed endpoint is walked next
+	looking       sync.Mutex
+	nextExpiry    map[store.EndpointNo]time.Time // under looking: when a closed endpoint is walked next
 
 	starting     context.Context //nolint:containedctx // ends when no attempt may start any more
 	stopStarting context.CancelFunc
@@ -141,11 +155,12 @@ func New(cfg Config) (*Pipeline, error) {
 	}
 	p := &Pipeline{
 		cfg: cfg, store: cfg.Store, sender: cfg.Sender, keyring: cfg.Keyring, log: cfg.Log, metrics: cfg.Metrics,
-		clock:  clock{wall: cfg.Now},
-		agenda: newAgenda(), waker: newWaker(), basket: newOutbasket(), life: newLife(),
+		clock: clock{wall: cfg.Now},
+		waker: newWaker(), basket: newOutbasket(), life: newLife(), rest: newRest(),
 		submissions: make(chan []*submission, maxUncommitted), acceptClosed: make(chan struct{}), committerDone: make(chan struct{}),
 		reconcileSoon: make(chan struct{}, 1), nextExpiry: map[store.EndpointNo]time.Time{},
 	}
+	p.agenda = newAgenda(p.clock.Now)
 	p.routing = newRouting(cfg.Store, p.prepareEndpoint)
 	p.routing.changed = p.routingChanged
 	p.lanes = newLanes(cfg.MaxInFlight, p.work)
@@ -163,11 +178,23 @@ func (p *Pipeline) Metrics() *telemetry.Metrics { return p.metrics }
 
 // Ready returns nil when the engine can take and deliver events, else why not.
 func (p *Pipeline) Ready() error {
-	return p.acceptable()
+	return p.running()
 }
 
 // acceptable returns why events can't be taken at all, or nil.
 func (p *Pipeline) acceptable() error {
+	if !p.cfg.Roles.Accept {
+		return errNoAccept
+	}
+	return p.running()
+}
+
+var errNoAccept = &posthaste.Error{
+	Code: posthaste.CodeUnavailable, Message: "this replica does not accept events", Hint: "send them to a replica with the role accept",
+}
+
+// running returns why the engine can't work at the moment, or nil.
+func (p *Pipeline) running() error {
 	select {
 	case <-p.acceptClosed:
 		return errStopping
@@ -180,7 +207,7 @@ func (p *Pipeline) acceptable() error {
 		return &posthaste.Error{
 			Code: posthaste.CodeUnavailable, Message: "this machine's clock is more than an hour off the database's", Hint: "set the clock",
 		}
-	case !p.life.recent():
+	case !p.life.recent() && p.rest.is(working):
 		return &posthaste.Error{
 			Code: posthaste.CodeUnavailable, Message: "no fresh heartbeat: the database is away or slow",
 			Hint: "try again after the seconds in Retry-After",
@@ -213,7 +240,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	defer stopBeats()
 	beat.Go(func() { p.runBeat(beats) })
 	for _, loop := range []func(context.Context){
-		p.runSweep, p.runWaker, p.runListen, p.runReconcile, p.runAudit, p.runChores, p.runGauges,
+		p.runSweep, p.runWaker, p.runListen, p.runUpkeep, p.runAudit, p.runGauges,
 	} {
 		loops.Go(func() { loop(work) })
 	}

@@ -13,6 +13,9 @@ const (
 	// is taken over, and how long our own beats must have been unbroken: after an
 	// outage of the database everybody's beats are old, and nobody is dead.
 	silence = 15 * time.Second
+	// forgetAfter is when the row of a replica that ended while asleep is removed.
+	// One that lives after all takes a new epoch when it wakes.
+	forgetAfter = 24 * time.Hour
 	// sightings is how often the unchanged beat must have been read meanwhile.
 	sightings = 3
 )
@@ -23,12 +26,13 @@ type sighting struct {
 	beatAt time.Time
 	since  time.Duration // sinceBoot when this beat was first read
 	reads  int
+	busy   bool
 }
 
 // lookAround notes the beats of the other replicas, decides who leads, and
 // reclaims the work of those that have fallen silent.
 func (p *Pipeline) lookAround(ctx context.Context, replicas []store.Replica) {
-	now := sinceBoot()
+	now, at := sinceBoot(), p.clock.Now()
 	l := p.life
 	l.mu.Lock()
 	seen := map[store.Epoch]*sighting{}
@@ -43,11 +47,15 @@ func (p *Pipeline) lookAround(ctx context.Context, replicas []store.Replica) {
 			s = &sighting{beatAt: r.BeatAt, since: now}
 		}
 		s.reads++
+		s.busy = r.Busy
 		seen[r.Epoch] = s
 		quiet := now-s.since >= silence && s.reads >= sightings
 		if quiet && r.Busy && l.unbroken != 0 && now-l.unbroken >= silence {
 			silent = append(silent, r)
 			s.since = now // if this try fails, the next one comes after another silence
+		}
+		if !r.Busy && at.Sub(r.BeatAt) > forgetAfter {
+			silent = append(silent, r) // it went while asleep, and holds nothing
 		}
 		if r.Epoch < l.epoch && now-s.since < silence {
 			leader = false

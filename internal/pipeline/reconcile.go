@@ -21,30 +21,6 @@ const (
 // requestReconcile asks for a walk soon.
 func (p *Pipeline) requestReconcile() { poke(p.reconcileSoon) }
 
-// runReconcile walks at the start, when asked to, and every idle sweep; one
-// replica at a time.
-func (p *Pipeline) runReconcile(ctx context.Context) {
-	tick := time.NewTicker(p.cfg.IdleSweep)
-	defer tick.Stop()
-	p.requestReconcile()
-	for {
-		select {
-		case <-p.reconcileSoon:
-			p.pause(ctx, reconcileLag) // let the other replicas take their epochs
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-		if !p.isLeader() {
-			continue
-		}
-		if err := p.reconcile(ctx); err != nil && ctx.Err() == nil {
-			p.log.WarnContext(ctx, "reconcile interrupted; trying again", "err", err)
-			p.requestReconcile()
-		}
-	}
-}
-
 // reconcile gives every pending delivery that nothing would find a due row. It
 // is the backstop of all other ways: in a healthy system it repairs nothing.
 func (p *Pipeline) reconcile(ctx context.Context) error {
@@ -142,6 +118,9 @@ func (p *Pipeline) runAudit(ctx context.Context) {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
+		}
+		if p.rest.is(asleep) {
+			continue // nothing is claimed
 		}
 		if err := p.audit(ctx); err != nil && ctx.Err() == nil {
 			p.log.WarnContext(ctx, "audit of claimed work interrupted", "err", err)

@@ -103,6 +103,10 @@ func (p *Pipeline) submit(ctx context.Context, group []*submission) {
 		return
 	}
 	defer p.load.committed(len(group), size)
+	if err := p.awake(ctx); err != nil {
+		p.refuse(group, "unavailable", unavailable(err))
+		return
+	}
 	for _, s := range group {
 		if _, err := p.routing.ensure(ctx, s.Tenant.No); err != nil {
 			p.refuse(group, "unavailable", unavailable(err))

@@ -28,7 +28,7 @@ func (p *Pipeline) runSweep(ctx context.Context) {
 	defer timer.Stop()
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
-	p.look(ctx)
+	p.lookOrLog(ctx)
 	for {
 		wait := p.sweep(ctx)
 		timer.Reset(wait)
@@ -37,8 +37,8 @@ func (p *Pipeline) runSweep(ctx context.Context) {
 		case <-p.agenda.changed:
 		case <-p.lanes.freed:
 		case <-look.C:
-			if p.isLeader() {
-				p.look(ctx)
+			if p.isLeader() && !p.rest.is(asleep) {
+				p.lookOrLog(ctx)
 			}
 		case <-ctx.Done():
 			return
@@ -51,7 +51,13 @@ func (p *Pipeline) sweep(ctx context.Context) time.Duration {
 	for ctx.Err() == nil {
 		ready, next := p.agenda.due(p.clock.Now())
 		p.metrics.DueReady.Set(float64(len(ready)))
-		if len(ready) > 0 && p.life.fresh(p.epoch()) && !p.load.overburdened() {
+		if !p.cfg.Roles.Deliver {
+			for _, no := range ready {
+				p.agenda.drop(no) // others' work; endings are found by look
+			}
+			return farAhead
+		}
+		if len(ready) > 0 && !p.load.overburdened() && p.mayClaim(ctx) {
 			wants, err := p.want(ctx, ready)
 			if err == nil && len(wants) > 0 {
 				if err = p.claim(ctx, wants); err == nil {
@@ -74,25 +80,40 @@ func (p *Pipeline) sweep(ctx context.Context) time.Duration {
 	return farAhead
 }
 
+// mayClaim reports whether the beat is fresh, waking a resting replica.
+func (p *Pipeline) mayClaim(ctx context.Context) bool {
+	if err := p.awake(ctx); err != nil {
+		if ctx.Err() == nil {
+			p.log.WarnContext(ctx, "there is due work, but no heartbeat", "err", err)
+		}
+		return false
+	}
+	return p.life.fresh(p.epoch())
+}
+
+func (p *Pipeline) lookOrLog(ctx context.Context) {
+	if err := p.look(ctx); err != nil && ctx.Err() == nil {
+		p.log.WarnContext(ctx, "look at the due table failed", "err", err)
+	}
+}
+
 // look notes every endpoint that has due work, and ends what has expired behind
 // closed endpoints and what belongs to deleted ones.
-func (p *Pipeline) look(ctx context.Context) {
+func (p *Pipeline) look(ctx context.Context) error {
+	p.looking.Lock()
+	defer p.looking.Unlock()
 	call, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	due, err := p.store.DueEndpoints(call)
 	if err != nil {
-		if ctx.Err() == nil {
-			p.log.WarnContext(ctx, "look at the due table failed", "err", err)
-		}
-		return
+		return err
 	}
 	now := p.clock.Now()
 	for _, d := range due {
 		e, err := p.routing.endpoint(call, d.Endpoint)
 		switch {
 		case err != nil:
-			p.log.WarnContext(ctx, "look at the due table failed", "err", err)
-			return
+			return err
 		case e == nil || e.deleted():
 			p.endDeleted(call, d.Endpoint)
 		case e.open():
@@ -101,6 +122,7 @@ func (p *Pipeline) look(ctx context.Context) {
 			p.endExpired(call, d.Endpoint, now)
 		}
 	}
+	return nil
 }
 
 // endDeleted ends waiting deliveries of an endpoint that is gone, a step a look.
@@ -119,6 +141,13 @@ func (p *Pipeline) endDeleted(ctx context.Context, no store.EndpointNo) {
 	if n < endStep {
 		p.agenda.drop(no)
 	}
+}
+
+// lookForExpired is endExpired from outside a look.
+func (p *Pipeline) lookForExpired(ctx context.Context, no store.EndpointNo) {
+	p.looking.Lock()
+	defer p.looking.Unlock()
+	p.endExpired(ctx, no, p.clock.Now())
 }
 
 // endExpired ends what has expired among the due rows of a closed endpoint; an
@@ -141,6 +170,9 @@ func (p *Pipeline) endExpired(ctx context.Context, no store.EndpointNo, now time
 		if after = got.Next; after == (store.DueKey{}) {
 			// New rows have a later end than old ones, except after a change of the deadline.
 			p.nextExpiry[no] = minTime(earliest, now.Add(time.Minute))
+			if !earliest.IsZero() {
+				p.agenda.note(no, earliest, now) // so that an engine with nothing else to do wakes for it
+			}
 			return
 		}
 	}
@@ -208,6 +240,7 @@ func (p *Pipeline) runWaker(ctx context.Context) {
 func (p *Pipeline) runListen(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := p.store.Listen(ctx, func(endpoints []store.EndpointNo) {
+			p.watch()
 			now := p.clock.Now()
 			for _, no := range endpoints {
 				p.agenda.note(no, now, now)
@@ -215,6 +248,7 @@ func (p *Pipeline) runListen(ctx context.Context) {
 		})
 		if ctx.Err() == nil {
 			p.log.WarnContext(ctx, "listening for other replicas was interrupted", "err", err)
+			p.watch() // what is said now, we don't hear
 			p.pause(ctx, time.Second)
 		}
 	}

@@ -41,13 +41,14 @@ type Replicas interface {
 	// something left it returns ErrConflict, and another replica will reclaim it.
 	Retire(ctx context.Context, epoch Epoch) error
 
-	// Wake tells the other replicas that these endpoints have due work. It is a
-	// hint: it may be lost. On SQLite it does nothing.
+	// Wake tells the other replicas that these endpoints have due work; none: only
+	// that this replica has begun to work. It is a hint: it may be lost. On SQLite
+	// it does nothing.
 	Wake(ctx context.Context, endpoints []EndpointNo) error
 
-	// Listen calls woken for each hint of another replica until ctx ends, and
-	// returns when it does or when the connection is lost. On SQLite it only
-	// waits for ctx.
+	// Listen calls woken for each hint of another replica until ctx ends, and once,
+	// with none, when it has begun to listen. It returns when ctx ends or the
+	// connection is lost. On SQLite it only waits for ctx.
 	Listen(ctx context.Context, woken func([]EndpointNo)) error
 }
 
@@ -65,11 +66,15 @@ type Registered struct {
 	Reclaimed int       // deliveries taken over from dead epochs (SQLite)
 }
 
-// BeatParams are Beat's. Tenants are those whose changes the caller must learn of.
+// BeatParams are Beat's. Tenants are those whose changes the caller must learn
+// of. Idle says that the epoch holds nothing and will lease nothing until it has
+// beaten without it: its row is not busy, its accepts and claims are fenced, and
+// nobody need watch it.
 type BeatParams struct {
 	Epoch    Epoch
 	LowWater posthaste.ID
 	Tenants  []TenantVersion
+	Idle     bool
 }
 
 // Beat is what a heartbeat brings back.

@@ -1,0 +1,168 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/posthaste-dev/posthaste/internal/store"
+)
+
+// An engine with nothing to do leaves its database asleep: with nothing leased
+// and nothing due it issues no statement until a request comes, the next due
+// time, a hint of another replica, or the idle sweep.
+//
+// A replica is in one of three moods:
+//
+//	working   beats every second, busy: it may lease
+//	watching  beats every second, not busy: another replica is busy, and may have
+//	          to be reclaimed, which takes a witness whose own beats are unbroken
+//	asleep    no statement; its row stays, not busy, and nobody minds that it is silent
+type mood int32
+
+const (
+	working mood = iota
+	watching
+	asleep
+)
+
+// quietFor is how long there must have been no work before a replica rests.
+const quietFor = 3 * time.Second
+
+// rest is how a replica falls asleep and is woken.
+type rest struct {
+	mood     atomic.Int32
+	lastWork atomic.Int64 // uptime
+	turn     sync.Mutex   // one change of mood at a time
+	woken    chan struct{}
+}
+
+func newRest() *rest { return &rest{woken: make(chan struct{}, 1)} }
+
+func (r *rest) is(m mood) bool { return mood(r.mood.Load()) == m }
+
+// worked notes that there is work.
+func (r *rest) worked() { r.lastWork.Store(int64(uptime())) }
+
+// awake makes sure that this replica may lease: it beats, busy, if it was
+// resting. Whoever is about to accept or claim calls it after making itself visible
+// to quiet, so that one of the two sees the other.
+func (p *Pipeline) awake(ctx context.Context) error {
+	p.rest.worked()
+	if p.rest.is(working) {
+		return nil
+	}
+	p.rest.turn.Lock()
+	defer p.rest.turn.Unlock()
+	was := mood(p.rest.mood.Swap(int32(working)))
+	if was == working {
+		return nil
+	}
+	if err := p.renew(ctx); err != nil {
+		p.rest.mood.Store(int32(was))
+		return err
+	}
+	poke(p.rest.woken)
+	if !p.waker.alone.Load() {
+		if err := p.store.Wake(ctx, nil); err != nil {
+			p.log.DebugContext(ctx, "tell the other replicas of work", "err", err) // they look when they wake; until then nobody watches us
+		}
+	}
+	return nil
+}
+
+// quiet reports whether there has been nothing to do for a while.
+func (p *Pipeline) quiet() bool {
+	return uptime()-time.Duration(p.rest.lastWork.Load()) > quietFor &&
+		p.load.uncommitted.Load() == 0 && p.load.unrecorded.Load() == 0 && !p.lanes.any() && p.agenda.idle()
+}
+
+// beatOrRest is what the beat does each second: it renews a working replica, and
+// lets a quiet one rest.
+func (p *Pipeline) beatOrRest(ctx context.Context) error {
+	if !p.quiet() {
+		return p.renewWorking(ctx)
+	}
+	p.rest.turn.Lock()
+	defer p.rest.turn.Unlock()
+	was := mood(p.rest.mood.Swap(int32(watching)))
+	if !p.quiet() { // something came between the look and the swap
+		p.rest.mood.Store(int32(was))
+		return p.renewWorking(ctx)
+	}
+	if err := p.renew(ctx); err != nil {
+		p.rest.mood.Store(int32(was))
+		return err
+	}
+	if p.othersBusy() {
+		return nil
+	}
+	// The last look before sleeping: whatever is due later is on the agenda then.
+	// What another replica makes due from now on, it tells us, or works on itself.
+	if err := p.look(ctx); err != nil || !p.quiet() {
+		return err
+	}
+	p.rest.mood.Store(int32(asleep))
+	p.log.DebugContext(ctx, "nothing to do: leaving the database asleep")
+	return nil
+}
+
+// renewWorking beats for a replica that works; one that was resting begins to.
+func (p *Pipeline) renewWorking(ctx context.Context) error {
+	if p.rest.is(working) {
+		return p.renew(ctx)
+	}
+	return p.awake(ctx)
+}
+
+// othersBusy reports whether another replica was busy at the last look, and has
+// not been silent for so long that nobody can be expected to be there.
+func (p *Pipeline) othersBusy() bool {
+	p.life.mu.Lock()
+	defer p.life.mu.Unlock()
+	for _, s := range p.life.others {
+		if s.busy {
+			return true
+		}
+	}
+	return false
+}
+
+// watch makes a sleeping replica look around: another one has begun to work.
+func (p *Pipeline) watch() {
+	if p.rest.mood.CompareAndSwap(int32(asleep), int32(watching)) {
+		poke(p.rest.woken)
+	}
+}
+
+// runBeat beats every second while the replica works or watches, and waits
+// while it is asleep.
+func (p *Pipeline) runBeat(ctx context.Context) {
+	tick := time.NewTicker(beatEvery)
+	defer tick.Stop()
+	for {
+		if p.rest.is(asleep) {
+			select {
+			case <-p.rest.woken:
+				tick.Reset(beatEvery)
+			case <-ctx.Done():
+				return
+			}
+		}
+		if err := p.beatOrRest(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, context.Canceled) {
+			p.log.WarnContext(ctx, "heartbeat failed", "err", err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// idleBeat reports what a beat says of this replica.
+func (p *Pipeline) beatParams() store.BeatParams {
+	return store.BeatParams{Epoch: p.epoch(), Tenants: p.routing.versions(), Idle: !p.rest.is(working)}
+}
