@@ -190,6 +190,7 @@ func (r *replica) endpoint(url string) {
 // counter is a receiver that counts the arrivals of each event.
 type counter struct {
 	*httptest.Server
+	begun  atomic.Int64 // requests that have arrived, answered or not
 	delay  atomic.Int64 // nanoseconds before the answer
 	status atomic.Int32
 
@@ -204,7 +205,9 @@ func newCounter(t *testing.T) *counter {
 		if _, err := io.Copy(io.Discard, r.Body); err != nil {
 			return
 		}
-		if d := time.Duration(c.delay.Load()); d > 0 {
+		d := time.Duration(c.delay.Load())
+		c.begun.Add(1)
+		if d > 0 {
 			select {
 			case <-time.After(d):
 			case <-r.Context().Done():

@@ -99,12 +99,13 @@ func TestIdleEnginesLeaveTheDatabaseAsleep(t *testing.T) {
 	// One of three sleeping replicas wakes for an event and is killed over it.
 	asleepSoon(t, db)
 	c.delay.Store(int64(time.Hour))
-	victim := all[2]
+	victim, begun := all[2], c.begun.Load()
 	last := startLoad(t, 1, 1, victim.url)
 	last.done.Wait()
 	if last.count() != 1 {
 		t.Fatalf("the waking replica did not accept: %v", last.refused)
 	}
+	eventually(t, 10*time.Second, "the attempt is under way", func() bool { return c.begun.Load() > begun })
 	victim.kill()
 	killed := time.Now()
 	c.delay.Store(0)

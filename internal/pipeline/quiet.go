@@ -60,7 +60,7 @@ func (p *Pipeline) awake(ctx context.Context) error {
 	if was == working {
 		return nil
 	}
-	if err := p.renew(ctx); err != nil {
+	if err := p.firstBeat(ctx); err != nil {
 		p.rest.mood.Store(int32(was))
 		return err
 	}
@@ -72,6 +72,19 @@ func (p *Pipeline) awake(ctx context.Context) error {
 	}
 	return nil
 }
+
+// firstBeat beats after a rest. The connections of the pool may have been closed
+// meanwhile: that costs time, not an error.
+func (p *Pipeline) firstBeat(ctx context.Context) (err error) {
+	for end := uptime() + wakePatience; ; p.pause(ctx, 50*time.Millisecond) {
+		if err = p.renew(ctx); err == nil || !errors.Is(err, store.ErrUnavailable) || uptime() > end || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// wakePatience is how long a replica that wakes tries to reach the database.
+const wakePatience = 3 * time.Second
 
 // quiet reports whether there has been nothing to do for a while.
 func (p *Pipeline) quiet() bool {
