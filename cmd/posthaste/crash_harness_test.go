@@ -256,10 +256,11 @@ func startLoad(t *testing.T, n, limit int, urls ...string) *load {
 	l := &load{stopped: cancel, refused: map[int]int{}}
 	client := &http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: n}}
 	var sent atomic.Int64
+	keys := fmt.Sprintf("%08x", rand.Uint32()) // no key of another load
 	for range n {
 		l.done.Go(func() {
 			for i := sent.Add(1); i <= int64(limit) && ctx.Err() == nil; i = sent.Add(1) {
-				if id, status := post(ctx, client, urls[rand.IntN(len(urls))], i); status/100 == 2 {
+				if id, status := post(ctx, client, urls[rand.IntN(len(urls))], keys, i); status/100 == 2 {
 					l.mu.Lock()
 					l.accepted = append(l.accepted, id)
 					l.mu.Unlock()
@@ -293,7 +294,7 @@ func (l *load) count() int {
 	return len(l.accepted)
 }
 
-func post(ctx context.Context, client *http.Client, url string, i int64) (id string, status int) {
+func post(ctx context.Context, client *http.Client, url, keys string, i int64) (id string, status int) {
 	body := fmt.Sprintf(`{"n":%d, "pad":%q}`, i, strings.Repeat("x", 200))
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/events", strings.NewReader(body))
 	if err != nil {
@@ -301,7 +302,7 @@ func post(ctx context.Context, client *http.Client, url string, i int64) (id str
 	}
 	req.Header.Set("Authorization", "Bearer "+crashAdminKey)
 	req.Header.Set("Posthaste-Event-Type", "crash.test")
-	req.Header.Set("Idempotency-Key", fmt.Sprintf("k-%d", i))
+	req.Header.Set("Idempotency-Key", fmt.Sprintf("%s-%d", keys, i))
 	res, err := client.Do(req)
 	if err != nil {
 		return "", 0
