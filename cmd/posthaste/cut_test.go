@@ -282,7 +282,7 @@ func startStubbornLoad(t *testing.T, n int, urls ...string) *stubborn {
 // send tries once, and reports whether the event was accepted.
 func (l *stubborn) send(ctx context.Context, client *http.Client, url string, key int64) bool {
 	began := time.Now()
-	id, status := post(ctx, client, url, key)
+	id, status := post(ctx, client, url, "cut", key)
 	took := time.Since(began)
 	l.mu.Lock()
 	defer l.mu.Unlock()
