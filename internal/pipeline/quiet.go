@@ -24,6 +24,7 @@ type mood int32
 
 const (
 	working mood = iota
+	waking       // beats busy for the first time; who comes meanwhile waits for it
 	watching
 	asleep
 )
@@ -56,14 +57,16 @@ func (p *Pipeline) awake(ctx context.Context) error {
 	}
 	p.rest.turn.Lock()
 	defer p.rest.turn.Unlock()
-	was := mood(p.rest.mood.Swap(int32(working)))
+	was := mood(p.rest.mood.Load())
 	if was == working {
 		return nil
 	}
+	p.rest.mood.Store(int32(waking))
 	if err := p.firstBeat(ctx); err != nil {
 		p.rest.mood.Store(int32(was))
 		return err
 	}
+	p.rest.mood.Store(int32(working))
 	poke(p.rest.woken)
 	if !p.waker.alone.Load() {
 		if err := p.store.Wake(ctx, nil); err != nil {
@@ -175,7 +178,8 @@ func (p *Pipeline) runBeat(ctx context.Context) {
 	}
 }
 
-// idleBeat reports what a beat says of this replica.
+// beatParams is what a beat says of this replica.
 func (p *Pipeline) beatParams() store.BeatParams {
-	return store.BeatParams{Epoch: p.epoch(), Tenants: p.routing.versions(), Idle: !p.rest.is(working)}
+	idle := p.rest.is(watching) || p.rest.is(asleep)
+	return store.BeatParams{Epoch: p.epoch(), Tenants: p.routing.versions(), Idle: idle}
 }
