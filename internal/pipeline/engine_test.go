@@ -30,7 +30,8 @@ type flaky struct {
 	store.Store
 	accept atomic.Pointer[func(store.AcceptParams, store.Accepted, error) (store.Accepted, error)] // after
 	settle atomic.Pointer[func(store.SettleParams) error]                                          // before
-	away   atomic.Bool                                                                             // beats and everything below fail
+	beats  atomic.Int64
+	away   atomic.Bool // beats and everything below fail
 }
 
 func (f *flaky) Accept(ctx context.Context, p store.AcceptParams) (store.Accepted, error) {
@@ -51,6 +52,7 @@ func (f *flaky) Settle(ctx context.Context, p store.SettleParams) (store.Settled
 }
 
 func (f *flaky) Beat(ctx context.Context, p store.BeatParams) (store.Beat, error) {
+	f.beats.Add(1)
 	if f.away.Load() {
 		return store.Beat{}, store.ErrUnavailable
 	}
