@@ -30,11 +30,14 @@ type NewEvent struct {
 	// EndpointIDs limits the event to these endpoints. Default: all whose
 	// subscription covers the type.
 	EndpointIDs []string
-	// Forward are headers that receivers get, by name. Default: none.
+	// Forward are headers that are sent on with each delivery, by name: 20 and
+	// 4 KiB at most, and none that belongs to the connection, to the payload
+	// (Content-…) or to Posthaste, and no credentials. Default: none.
 	Forward map[string]string
-	// OrderKey is kept with the event. Default: none.
+	// OrderKey is kept with the event. At most 255 bytes. Default: none.
 	OrderKey string
-	// Traceparent is kept and sent on (W3C Trace Context). Default: none.
+	// Traceparent is kept and sent on (W3C Trace Context). One that is not valid
+	// is ignored. Default: none.
 	Traceparent string
 }
 
@@ -92,14 +95,11 @@ func (f EventFilter) query() url.Values {
 // [posthaste.CodeIdempotencyMismatch].
 func (e *Events) Send(ctx context.Context, event NewEvent) (Receipt, error) {
 	q := call{method: http.MethodPost, path: at("events"), header: event.header(), body: event.Payload}
-	res, err := e.c.do(ctx, q)
-	for n := 0; err != nil && event.IdempotencyKey != ""; n++ {
-		wait, again := pause(err, n)
-		if !again || sleep(ctx, wait) != nil {
-			break
-		}
-		res, err = e.c.do(ctx, q)
+	do := e.c.do
+	if event.IdempotencyKey != "" {
+		do = e.c.doRepeatedly
 	}
+	res, err := do(ctx, q)
 	var receipt Receipt
 	if err != nil {
 		return receipt, err

@@ -8,14 +8,28 @@ import (
 	"time"
 )
 
-// Send tries this often after the first time, and waits at most this long each
-// time: half a minute of patience in all, for a restart or a moment's overload.
+// Send and SendBatch try this often after the first time, and wait at most this
+// long each time: half a minute of patience in all, for a restart or a moment's overload.
 // Longer outages are for the caller, who knows what else there is to do.
 const (
 	maxRepeats = 5
 	firstPause = 250 * time.Millisecond
 	maxPause   = 10 * time.Second
 )
+
+// doRepeatedly is do for a request that may be repeated: it tries a few times
+// more when the server is overloaded, away, or did not answer.
+func (c *Client) doRepeatedly(ctx context.Context, q call) (answer, error) {
+	res, err := c.do(ctx, q)
+	for n := 0; err != nil; n++ {
+		wait, again := pause(err, n)
+		if !again || sleep(ctx, wait) != nil {
+			break
+		}
+		res, err = c.do(ctx, q)
+	}
+	return res, err
+}
 
 // pause says whether a failed request is worth another try after n repeats,
 // and how long to wait first. The server's Retry-After wins over our own step;

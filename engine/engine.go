@@ -45,6 +45,11 @@ const (
 	HTTPEverywhere = deliver.HTTPEverywhere // to every address that https may be used to
 )
 
+// Roles are the parts of the work that replicas on one PostgreSQL may share out. A
+// replica that does not accept answers events with 503; one that does not deliver
+// leaves what it accepts to those that do.
+type Roles = pipeline.Roles
+
 // Config is what an engine is made of. Store and MasterKey are required.
 type Config struct {
 	// Store is the database, opened by sqlite.Open or postgres.Open, and migrated.
@@ -58,6 +63,9 @@ type Config struct {
 	// Default: one made on the first start on this database, of which the database
 	// keeps the hash; see [Engine.MadeAdminKey].
 	AdminKey string
+
+	// Roles are what this replica does. Default: everything.
+	Roles Roles
 
 	// AllowNetworks are private networks that endpoints may be in. Default: none;
 	// deliveries to addresses that are not public are refused.
@@ -169,7 +177,7 @@ func New(ctx context.Context, config Config) (*Engine, error) {
 	})
 	metrics := telemetry.NewMetrics()
 	e.pipeline, err = pipeline.New(pipeline.Config{
-		Store: config.Store, Sender: e.sender, Keyring: ring, Replica: config.Replica,
+		Store: config.Store, Sender: e.sender, Keyring: ring, Replica: config.Replica, Roles: config.Roles,
 		Log: config.Log, Metrics: metrics, MaxInFlight: config.MaxInFlight,
 		Grace: config.Grace, IdleSweep: config.IdleSweep,
 		Retention: config.Retention, DeadRetention: config.DeadRetention, IdempotencyWindow: config.IdempotencyWindow,

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -46,16 +47,35 @@ func config(db *sqlite.DB, masterKey string) engine.Config {
 // start runs an engine until the test ends and waits until it is ready.
 func start(t *testing.T, e *engine.Engine) {
 	t.Helper()
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	_ = run(t, e)
+}
+
+// run does the same, for a test that ends it itself, by stop.
+func run(t *testing.T, e *engine.Engine) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- e.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
+	stop = sync.OnceFunc(func() {
+		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("Run: %v", err)
 		}
 	})
+	t.Cleanup(stop)
 	eventually(t, "the engine is ready", func() bool { return e.Ready() == nil })
+	return stop
+}
+
+// receive runs a receiver that tells the types of the events that arrive, and
+// returns its URL.
+func receive(t *testing.T, arrived chan<- string) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		arrived <- r.Header.Get("Posthaste-Event-Type")
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
 }
 
 func eventually(t *testing.T, what string, try func() bool) {

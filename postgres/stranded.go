@@ -12,10 +12,10 @@ import (
 	"github.com/posthaste-dev/posthaste/internal/store"
 )
 
-// A delivery is found by a claim where it is nobody's and has its due row,
-// unowned; by its owner, or by whoever reclaims that, where the owner lives. A
-// due row that an epoch owns without the delivery, or the other way round, or
-// both of an epoch that has no row, is found by nobody.
+// A delivery that waits is nobody's and has its due row, unowned: a claim finds
+// it. All others are told of: whether a living owner knows of its own, only that
+// owner can say; a due row that an epoch owns without the delivery, or the other
+// way round, or both of an epoch that has no row, is found by nobody.
 const strandedSQL = `
 with page as materialized (
 	select id, tenant, endpoint, owner, state, due_at from deliveries
@@ -39,7 +39,7 @@ from (values (1)) one left join lateral (
 	left join lateral (
 		select owner from due u where u.endpoint = w.endpoint and u.due_at = w.due_at and u.delivery = w.id limit 1) u on true
 	where w.state = 0
-		and not coalesce(u.owner = w.owner and (w.owner = 0 or r.epoch is not null), false)
+		and not coalesce(w.owner = 0 and u.owner = 0, false)
 	order by w.id) s on true`
 
 // FindStranded implements store.Upkeep.

@@ -30,7 +30,7 @@ func TestStress(t *testing.T) {
 	for i := range s.epochs {
 		w := &worker{stress: s, t: t, db: connect(t, url), slot: i, random: rand.New(rand.NewPCG(uint64(i), 7))}
 		wg.Go(func() {
-			for range 3000 {
+			for range 600 {
 				w.step()
 			}
 		})
@@ -137,7 +137,7 @@ func (s *stress) tidy(t *testing.T, db *DB, done <-chan struct{}) {
 		if round%5 == 4 {
 			s.reclaim(t, db, round/5%len(s.epochs))
 		}
-		if round == 40 {
+		if round == 10 {
 			var id [16]byte
 			if err := db.side.QueryRow(ctx, "select id from endpoints where no = $1", int32(s.endpoints[2])).Scan(&id); err != nil {
 				t.Error(err)

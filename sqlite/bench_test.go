@@ -1,3 +1,5 @@
+//go:build unix
+
 package sqlite
 
 import (
@@ -7,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/posthaste-dev/posthaste"
 	"github.com/posthaste-dev/posthaste/internal/store"
 )
 
@@ -82,64 +83,6 @@ func benchAcceptSettle(b *testing.B, endpoints, size int, pair bool) {
 	b.StopTimer()
 	b.ReportMetric(float64((cpuTime(b)-cpu).Microseconds())/float64(b.N), "cpu-µs/event")
 	b.ReportMetric(float64(b.N)/time.Since(began).Seconds(), "events/s")
-}
-
-// generator makes events as the pipeline does.
-type generator struct {
-	minter    posthaste.Minter
-	epoch     store.Epoch
-	endpoints int
-	next      int
-	payload   []byte
-	now       time.Time
-	beatAt    time.Time
-}
-
-func (g *generator) events(n int) []store.NewEvent {
-	g.now = time.Now().UTC()
-	events := make([]store.NewEvent, n)
-	for i := range events {
-		id := g.minter.Mint(g.now)
-		g.next++
-		e := &events[i]
-		e.Event = posthaste.Event{
-			ID: id, Type: "invoice.paid", Source: "api", ContentType: "application/json", Payload: g.payload,
-			FanOut: 1, IdempotencyKey: fmt.Sprintf("invoice-%d", g.next), CorrelationID: id,
-		}
-		e.Tenant, e.Namespace = 1, store.NamespaceAPI
-		rand.Read(e.Key[:]) //nolint:errcheck // never fails since Go 1.24
-		e.Sum = e.Key
-		e.Deliveries = []store.NewDelivery{{
-			Endpoint: store.EndpointNo(1 + g.next%g.endpoints), Leased: true, ExpiresAt: g.now.Add(96 * time.Hour),
-		}}
-	}
-	return events
-}
-
-var receiverHeaders = []posthaste.Header{
-	{Name: "Content-Type", Value: "text/plain; charset=utf-8"}, {Name: "Date", Value: "Sun, 29 Nov 2026 18:00:00 GMT"},
-	{Name: "Content-Length", Value: "2"},
-}
-
-func (g *generator) settlements(events []store.NewEvent) []store.Settlement {
-	out := make([]store.Settlement, len(events))
-	now := time.Now().UTC()
-	for i := range events {
-		e := &events[i]
-		out[i] = store.Settlement{
-			Lease: store.Lease{
-				Delivery: e.ID.Delivery(1), Tenant: e.Tenant, Endpoint: e.Deliveries[0].Endpoint,
-				Epoch: g.epoch, Number: 1, ExpiresAt: e.Deliveries[0].ExpiresAt,
-			},
-			State: posthaste.StateDelivered,
-			Attempt: &posthaste.Attempt{
-				Number: 1, StartedAt: now, Timings: posthaste.Timings{FirstByte: 900 * time.Microsecond, Total: time.Millisecond},
-				Outcome: posthaste.OutcomeDelivered, StatusCode: 200, EndpointVersion: 1, Replica: "host:8700",
-				ResponseHeaders: receiverHeaders, ResponseBody: []byte("ok"),
-			},
-		}
-	}
-	return out
 }
 
 // cpuTime is what the process has used of the processor, in user and system mode.

@@ -121,7 +121,7 @@ func (c *conn) rollback() {
 }
 
 // bind gives the arguments to the parameters ?1, ?2 … . Empty byte slices and
-// zero ids are bound as they are; [orNull] makes them NULL.
+// zero ids are bound as they are.
 func bind(s *zs.Stmt, args []any) {
 	for i, a := range args {
 		switch v := a.(type) {
@@ -153,22 +153,6 @@ func bind(s *zs.Stmt, args []any) {
 			panic("sqlite: an argument of a type that bind does not know")
 		}
 	}
-}
-
-// orNull is b, or nil for none, which bind turns into NULL.
-func orNull(b []byte) any {
-	if len(b) == 0 {
-		return nil
-	}
-	return b
-}
-
-// idOrNull is id, or nil for the zero id.
-func idOrNull(id posthaste.ID) any {
-	if id.IsZero() {
-		return nil
-	}
-	return id
 }
 
 // micros is the stored form of a time: microseconds since 1970, 0 for none.

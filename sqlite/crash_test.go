@@ -138,11 +138,11 @@ func logSize(t *testing.T, db *DB) int64 {
 func workUntilKilled(path string) {
 	tb := &panicking{}
 	ctx := context.Background()
-	db, err := Open(ctx, Config{Path: path})
+	db, err := Open(ctx, Config{Path: path, LogBytes: 1 << 20}) // checkpoints all the time
 	tb.check(err)
 	tb.check(db.Migrate(ctx))
 	w := newWork(tb, db)
-	w.payload = make([]byte, 100<<10) // checkpoints begin at once and never end
+	w.payload = make([]byte, 5<<10)
 	for {
 		out := &bytes.Buffer{}
 		for _, e := range w.round(tb, 40) {

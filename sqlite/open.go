@@ -50,8 +50,15 @@ type Config struct {
 	Readers int
 
 	// CacheBytes bounds the page cache of the writing connection; each reading
-	// one may take an eighth of it. It is taken as it is used. Default: 16 MiB.
+	// one may take an eighth of it. It is taken as it is used. More is not faster:
+	// the system caches the file too, and many commits walk the whole table of
+	// cached pages. Default: 16 MiB.
 	CacheBytes int
+
+	// LogBytes is how long the write-ahead log grows before it is moved into the
+	// database. At twice that, reads are held back for a moment so that it can
+	// start anew. Default: 64 MiB.
+	LogBytes int
 
 	// Timeout bounds a call whose context has no deadline. Default: 10s.
 	Timeout time.Duration
@@ -106,6 +113,9 @@ func (cfg Config) withDefaults() Config {
 	}
 	if cfg.CacheBytes <= 0 {
 		cfg.CacheBytes = 16 << 20
+	}
+	if cfg.LogBytes <= 0 {
+		cfg.LogBytes = defaultLogBytes
 	}
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = 10 * time.Second
@@ -171,10 +181,10 @@ func (db *DB) openWriter() error {
 		return err
 	}
 	c, err := openConn(logURI(db.cfg.Path), zs.OpenReadWrite|zs.OpenCreate|zs.OpenURI,
-		"page_size=2048", "journal_mode=WAL",
+		"journal_mode=WAL",
 		"synchronous=FULL",
 		"wal_autocheckpoint=0", // the checkpointer's work
-		fmt.Sprintf("journal_size_limit=%d", restartBytes),
+		fmt.Sprintf("journal_size_limit=%d", restartAt*db.cfg.LogBytes),
 		fmt.Sprintf("cache_size=-%d", db.cfg.CacheBytes>>10),
 		"temp_store=MEMORY",
 	)

@@ -23,12 +23,34 @@ func (db *DB) Settle(ctx context.Context, p store.SettleParams) (store.Settled, 
 	})
 	err := db.write(ctx, "settle attempts", func(c *conn) error {
 		out = store.Settled{Moved: make([]bool, len(p.Settlements))}
+		records := 0
 		for _, i := range order {
-			moved, late, err := settleOne(c, &p.Settlements[i], p.Now)
+			s := &p.Settlements[i]
+			moved, err := move(c, s, p.Now)
 			if err != nil {
 				return err
 			}
 			out.Moved[i] = moved
+			if moved && s.Attempt != nil {
+				records++
+			}
+		}
+		w := inserter{conn: c, one: sqlRecord, many: sqlRecords, left: records}
+		for _, i := range order {
+			if s := &p.Settlements[i]; out.Moved[i] && s.Attempt != nil {
+				if _, err := record(&w, s.Lease.Delivery, s.Attempt); err != nil {
+					return err
+				}
+			}
+		}
+		for _, i := range order {
+			if out.Moved[i] || p.Settlements[i].Attempt == nil {
+				continue
+			}
+			late, err := settleStale(c, &p.Settlements[i], p.Now)
+			if err != nil {
+				return err
+			}
 			if late {
 				out.Late++
 			}
@@ -41,28 +63,19 @@ func (db *DB) Settle(ctx context.Context, p store.SettleParams) (store.Settled, 
 	return out, nil
 }
 
-// settleOne reports whether the settlement moved its delivery, and whether it
-// ended it by a late success.
-func settleOne(c *conn, s *store.Settlement, now time.Time) (moved, late bool, err error) {
-	if moved, err = move(c, s, now); err != nil {
-		return false, false, err
+// settleStale records the attempt of a lease that no longer stands, and reports
+// whether it ended its delivery by a late success.
+func settleStale(c *conn, s *store.Settlement, now time.Time) (late bool, err error) {
+	// A delivery that retention has deleted takes no records any more: nothing
+	// would ever delete them.
+	if _, found, err := readStanding(c, s.Lease.Delivery); err != nil || !found {
+		return false, err
 	}
-	if s.Attempt == nil {
-		return moved, false, nil
+	recorded, err := recordOne(c, s.Lease.Delivery, s.Attempt)
+	if err != nil || !recorded || s.Attempt.Outcome != posthaste.OutcomeDelivered {
+		return false, err
 	}
-	if !moved {
-		// A delivery that retention has deleted takes no records any more: nothing
-		// would ever delete them.
-		if _, found, err := readStanding(c, s.Lease.Delivery); err != nil || !found {
-			return false, false, err
-		}
-	}
-	recorded, err := record(c, s.Lease.Delivery, s.Attempt)
-	if err != nil || moved || !recorded || s.Attempt.Outcome != posthaste.OutcomeDelivered {
-		return moved, false, err
-	}
-	late, err = endLate(c, s, now)
-	return false, late, err
+	return endLate(c, s, now)
 }
 
 // due_at tells a lease from one of the same number that was taken after it was
@@ -122,26 +135,58 @@ func insertDead(c *conn, tenant store.TenantNo, endpoint store.EndpointNo, deliv
 	return err
 }
 
-// The late result of an attempt that was recorded as lost completes its record;
-// any other record stays as it is.
-const sqlRecord = `INSERT INTO attempts (delivery, number, started_at, dns_us, connect_us, tls_us, first_byte_us, total_us,
-  outcome, late, cause, status_code, error, endpoint_version, replica, response_headers, response_body)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
-ON CONFLICT DO UPDATE SET started_at = excluded.started_at, dns_us = excluded.dns_us, connect_us = excluded.connect_us,
+const (
+	insertAttempts = `INSERT OR FAIL INTO attempts (delivery, number, started_at, dns_us, connect_us, tls_us, first_byte_us, total_us,
+  outcome, late, cause, status_code, error, endpoint_version, replica, response_headers, response_body) VALUES `
+	attemptRow   = `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	fourAttempts = attemptRow + `, ` + attemptRow + `, ` + attemptRow + `, ` + attemptRow
+
+	// The late result of an attempt that was recorded as lost completes its
+	// record; any other record stays as it is.
+	completeLost = ` ON CONFLICT DO UPDATE SET started_at = excluded.started_at, dns_us = excluded.dns_us, connect_us = excluded.connect_us,
   tls_us = excluded.tls_us, first_byte_us = excluded.first_byte_us, total_us = excluded.total_us, outcome = excluded.outcome,
   late = 1, cause = excluded.cause, status_code = excluded.status_code, error = excluded.error,
   endpoint_version = excluded.endpoint_version, replica = excluded.replica,
   response_headers = excluded.response_headers, response_body = excluded.response_body
 WHERE attempts.outcome = 4 AND excluded.outcome <> 4`
 
-// record writes an attempt's record and reports whether it did: false where the
-// number has its record already.
-func record(c *conn, delivery posthaste.ID, a *posthaste.Attempt) (bool, error) {
-	t := &a.Timings
-	n, err := c.exec(sqlRecord, delivery, a.Number, a.StartedAt, t.DNS.Microseconds(), t.Connect.Microseconds(), t.TLS.Microseconds(),
-		t.FirstByte.Microseconds(), t.Total.Microseconds(), int64(a.Outcome), a.Late, int64(a.Cause), a.StatusCode, orNull([]byte(a.Error)),
-		a.EndpointVersion, a.Replica, orNull(encodeHeaders(a.ResponseHeaders)), orNull(a.ResponseBody))
-	return n == 1, err
+	sqlRecord  = insertAttempts + attemptRow + completeLost
+	sqlRecords = insertAttempts + fourAttempts + `, ` + fourAttempts + `, ` + fourAttempts + `, ` + fourAttempts + completeLost
+)
+
+// record writes an attempt's record. Where it was the only one of its statement,
+// it reports whether it was written: not where the number has its record already.
+func record(w *inserter, delivery posthaste.ID, a *posthaste.Attempt) (bool, error) {
+	if err := w.begin(); err != nil {
+		return false, err
+	}
+	late := int64(0)
+	if a.Late {
+		late = 1
+	}
+	w.id(delivery)
+	w.int(int64(a.Number))
+	w.int(micros(a.StartedAt))
+	w.int(a.Timings.DNS.Microseconds())
+	w.int(a.Timings.Connect.Microseconds())
+	w.int(a.Timings.TLS.Microseconds())
+	w.int(a.Timings.FirstByte.Microseconds())
+	w.int(a.Timings.Total.Microseconds())
+	w.int(int64(a.Outcome))
+	w.int(late)
+	w.int(int64(a.Cause))
+	w.int(int64(a.StatusCode))
+	w.orNull([]byte(a.Error))
+	w.int(int64(a.EndpointVersion))
+	w.text(a.Replica)
+	w.orNull(encodeHeaders(a.ResponseHeaders))
+	w.orNull(a.ResponseBody)
+	_, changed, err := w.end()
+	return changed == 1, err
+}
+
+func recordOne(c *conn, delivery posthaste.ID, a *posthaste.Attempt) (bool, error) {
+	return record(&inserter{conn: c, one: sqlRecord, left: 1}, delivery, a)
 }
 
 // standing is how a delivery stands at this moment of the transaction.
@@ -207,6 +252,6 @@ func recordLost(c *conn, delivery posthaste.ID, number int, epoch store.Epoch, n
 	if _, err := c.get(sqlReplicaName, func(r row) { a.Replica = r.ColumnText(0) }, epoch); err != nil {
 		return err
 	}
-	_, err := record(c, delivery, &a)
+	_, err := recordOne(c, delivery, &a)
 	return err
 }

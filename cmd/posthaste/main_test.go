@@ -71,13 +71,14 @@ func params(files []string, database func(*testscript.Env) error) testscript.Par
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
-			port, receiverPort, err := freePorts()
+			addresses, err := freeAddresses()
 			if err != nil {
 				return err
 			}
-			env.Setenv("LISTEN", "127.0.0.1:"+port)
-			env.Setenv("POSTHASTE_SERVER", "http://127.0.0.1:"+port)
-			env.Setenv("RECEIVER", "127.0.0.1:"+receiverPort)
+			env.Setenv("LISTEN", addresses[0])
+			env.Setenv("POSTHASTE_SERVER", "http://"+addresses[0])
+			env.Setenv("RECEIVER", addresses[1])
+			env.Setenv("BACK", addresses[2]) // of a second replica
 			env.Setenv("ADMIN_KEY", "the-key-of-the-scripts")
 			env.Setenv("POSTHASTE_KEY", "the-key-of-the-scripts")
 			return database(env)
@@ -91,19 +92,18 @@ func params(files []string, database func(*testscript.Env) error) testscript.Par
 	}
 }
 
-// freePorts finds two ports that nothing listens on. Another process may take
+// freeAddresses finds three that nothing listens on. Another process may take
 // one before the script does; ports of the ephemeral range make that rare.
-func freePorts() (first, second string, err error) {
-	var ports [2]string
-	for i := range ports {
+func freeAddresses() (addresses [3]string, err error) {
+	for i := range addresses {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
-			return "", "", err
+			return addresses, err
 		}
-		defer l.Close() // until both are known, so that they differ
-		ports[i] = strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+		defer l.Close() // until all are known, so that they differ
+		addresses[i] = l.Addr().String()
 	}
-	return ports[0], ports[1], nil
+	return addresses, nil
 }
 
 // exitStatus is "status N command …": it runs the command and wants that very

@@ -39,10 +39,13 @@ type grammar struct {
 	Send       sendCommand       `cmd:"" help:"Send an event."`
 	Events     eventsCommand     `cmd:"" help:"Look at events, and send one again."`
 	Deliveries deliveriesCommand `cmd:"" help:"Look at deliveries, and replay dead ones."`
+	Replay     deliveriesReplay  `cmd:"" help:"Bring dead deliveries back: short for deliveries replay."`
 	Endpoints  endpointsCommand  `cmd:"" help:"Manage where events go."`
 	Tenants    tenantsCommand    `cmd:"" help:"Manage tenants."`
 	Migrate    migrateCommand    `cmd:"" help:"Bring the database to this version's schema, or print the schema."`
 	Verify     verifyCommand     `cmd:"" help:"Check that the database keeps the promise: nothing lost, nothing without a record."`
+	Config     configCommand     `cmd:"" help:"Show the configuration of serve, or the file that explains it."`
+	Completion completionCommand `cmd:"" help:"Print a script that lets a shell complete commands and flags."`
 	Version    versionCommand    `cmd:"" help:"Print the version."`
 }
 
@@ -55,6 +58,7 @@ func Main(ctx context.Context, args []string, s Streams) int {
 		kong.Name("posthaste"),
 		kong.Description("A webhook engine that never loses an event."),
 		kong.Writers(s.Stdout, s.Stderr),
+		kong.ValueFormatter(config.Help),
 		kong.Exit(func(status int) { exited = status }), // after --help
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
 		kong.BindTo(ctx, (*context.Context)(nil)),

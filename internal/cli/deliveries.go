@@ -17,7 +17,8 @@ type deliveriesCommand struct {
 type deliveriesList struct {
 	remote
 	listing
-	Status   string `placeholder:"STATUS" help:"Only pending, delivering, delivered or dead ones."`
+	window
+	Status   string `placeholder:"pending|delivering|delivered|dead" help:"Only those of this status."`
 	Endpoint string `placeholder:"ID" help:"Only to this endpoint."`
 	Event    string `placeholder:"ID" help:"Only of this event."`
 	Type     string `placeholder:"TYPE" help:"Only of events of this type."`
@@ -33,6 +34,10 @@ func (c *deliveriesList) Run(ctx context.Context, s Streams) error {
 	if err != nil {
 		return err
 	}
+	since, until, err := c.times()
+	if err != nil {
+		return err
+	}
 	t := table[client.Delivery]{
 		head: []string{"ID", "STATUS", "ATTEMPTS", "TYPE", "ENDPOINT", "ACCEPTED", "NOTE"},
 		row: func(d client.Delivery) []string {
@@ -40,7 +45,9 @@ func (c *deliveriesList) Run(ctx context.Context, s Streams) error {
 		},
 		none: "no deliveries",
 	}
-	filter := client.DeliveryFilter{Paging: paging, Status: c.Status, EndpointID: c.Endpoint, EventID: c.Event, Type: c.Type}
+	filter := client.DeliveryFilter{
+		Paging: paging, Status: c.Status, EndpointID: c.Endpoint, EventID: c.Event, Type: c.Type, Since: since, Until: until,
+	}
 	return t.print(c.printer(s), api.Deliveries.All(ctx, filter), c.Limit)
 }
 

@@ -13,9 +13,11 @@ type endpointsCommand struct {
 	List   endpointsList   `cmd:"" help:"List endpoints, newest first."`
 	Get    endpointsGet    `cmd:"" help:"Show an endpoint."`
 	Create endpointsCreate `cmd:"" help:"Make an endpoint; prints its secret, this once."`
+	Update endpointsUpdate `cmd:"" help:"Change an endpoint; what is not named stays."`
 	Delete endpointsDelete `cmd:"" help:"Delete an endpoint; what waits for it ends dead."`
 	Pause  endpointsPause  `cmd:"" help:"Stop attempts; deliveries wait."`
 	Resume endpointsResume `cmd:"" help:"End a pause."`
+	Test   endpointsTest   `cmd:"" help:"Send an event to this endpoint alone, whatever it subscribes to."`
 }
 
 type endpointsList struct {
@@ -120,40 +122,4 @@ func (c *endpointsDelete) Run(ctx context.Context, s Streams) error {
 		_, err := fmt.Fprintf(s.Stdout, "%s  deleted\n", c.ID)
 		return err
 	})
-}
-
-type endpointsPause struct {
-	remote
-	ID string `arg:"" help:"Id of the endpoint."`
-}
-
-// Run pauses an endpoint.
-func (c *endpointsPause) Run(ctx context.Context, s Streams) error {
-	api, err := c.client()
-	if err != nil {
-		return err
-	}
-	e, err := api.Endpoints.Pause(ctx, c.ID)
-	if err != nil {
-		return err
-	}
-	return printEndpoint(c.printer(s), e)
-}
-
-type endpointsResume struct {
-	remote
-	ID string `arg:"" help:"Id of the endpoint."`
-}
-
-// Run ends a pause.
-func (c *endpointsResume) Run(ctx context.Context, s Streams) error {
-	api, err := c.client()
-	if err != nil {
-		return err
-	}
-	e, err := api.Endpoints.Resume(ctx, c.ID)
-	if err != nil {
-		return err
-	}
-	return printEndpoint(c.printer(s), e)
 }

@@ -16,8 +16,11 @@ type eventsCommand struct {
 type eventsList struct {
 	remote
 	listing
+	window
 	Type   string `placeholder:"TYPE" help:"Only of this type."`
 	Source string `placeholder:"SOURCE" help:"Only from this source."`
+	Key    string `placeholder:"KEY" help:"Only the one with this idempotency key."`
+	Parent string `placeholder:"ID" help:"Only those that this event caused."`
 }
 
 // Run lists events.
@@ -30,6 +33,10 @@ func (c *eventsList) Run(ctx context.Context, s Streams) error {
 	if err != nil {
 		return err
 	}
+	since, until, err := c.times()
+	if err != nil {
+		return err
+	}
 	t := table[client.Event]{
 		head: []string{"ID", "TYPE", "DELIVERIES", "BYTES", "ACCEPTED"},
 		row: func(e client.Event) []string {
@@ -37,7 +44,10 @@ func (c *eventsList) Run(ctx context.Context, s Streams) error {
 		},
 		none: "no events",
 	}
-	return t.print(c.printer(s), api.Events.All(ctx, client.EventFilter{Paging: paging, Type: c.Type, Source: c.Source}), c.Limit)
+	filter := client.EventFilter{
+		Paging: paging, Type: c.Type, Source: c.Source, IdempotencyKey: c.Key, Parent: c.Parent, Since: since, Until: until,
+	}
+	return t.print(c.printer(s), api.Events.All(ctx, filter), c.Limit)
 }
 
 type eventsGet struct {

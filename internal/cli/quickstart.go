@@ -23,7 +23,7 @@ func (c *quickstartCommand) Run(ctx context.Context, s Streams) error {
 	cfg, err := config.Flags{
 		Listen: c.Listen, DB: filepath.Join(c.Dir, "posthaste.db"),
 		AllowNetworks: []string{"127.0.0.0/8"}, AllowHTTP: "networks",
-	}.Parse()
+	}.ParseAlone()
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func (c *quickstartCommand) Run(ctx context.Context, s Streams) error {
 	if err != nil {
 		return fmt.Errorf("keep the receiver's secret: %w", err)
 	}
-	r, err := newReceiver(receiverConfig{Secret: secret, Status: 200, Out: s.Stdout})
+	r, err := newReceiver(receiverConfig{Secrets: []string{secret}, Out: s.Stdout})
 	if err != nil {
 		return err
 	}

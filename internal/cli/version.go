@@ -8,10 +8,15 @@ import (
 // version is set when a release is built: -ldflags "-X …/internal/cli.version=1.2.3".
 var version string
 
-type versionCommand struct{}
+type versionCommand struct {
+	JSON bool `name:"json" help:"Print JSON."`
+}
 
 // Run prints the version.
-func (versionCommand) Run(s Streams) error {
+func (c *versionCommand) Run(s Streams) error {
+	if c.JSON {
+		return printJSON(s.Stdout, map[string]string{"version": programVersion()})
+	}
 	_, err := fmt.Fprintln(s.Stdout, "posthaste", programVersion())
 	return err
 }

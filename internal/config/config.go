@@ -16,6 +16,8 @@ type Config struct {
 	Listen string
 	// Database is where everything is kept. Default: the SQLite file posthaste.db.
 	Database Database
+	// Roles are what this replica does. Default: all that is built.
+	Roles Roles
 	// AdminKey is the operator's key. Default: "", made on first start.
 	AdminKey string
 	// MasterKey seals endpoint secrets. Default: "", made beside the SQLite file;
@@ -25,6 +27,8 @@ type Config struct {
 	AllowNetworks []netip.Prefix
 	// AllowHTTP says where endpoints may be http. Default: nowhere.
 	AllowHTTP deliver.PlainHTTP
+	// Endpoint is kept in the tenant default under the uid env. Default: none.
+	Endpoint Endpoint
 	// MaxInFlight bounds the attempts under way at once. Default: 512.
 	MaxInFlight int
 	// MaxPayloadBytes is the largest payload of an event. Default: 1 MiB.
@@ -60,6 +64,18 @@ type Database struct {
 // IsPostgres reports whether it is PostgreSQL rather than SQLite.
 func (d Database) IsPostgres() bool {
 	return strings.HasPrefix(d.Name, "postgres://") || strings.HasPrefix(d.Name, "postgresql://")
+}
+
+// Roles are the parts of the work that a replica takes on.
+type Roles struct {
+	Accept  bool // takes events in
+	Deliver bool // makes attempts
+}
+
+// Endpoint is an endpoint that the configuration keeps.
+type Endpoint struct {
+	URL    string // "" if there is none
+	Secret string // "" leaves it to the server to make one
 }
 
 // Mistake is one thing that is wrong with the configuration.

@@ -1,56 +1,105 @@
 // Package config reads the configuration of a server: flags, environment
-// variables and files of secrets. It reports all mistakes at once, since a
-// server that is set up by a deployment shows each one only after a roll-out.
+// variables, a configuration file, and files of secrets. It reports all mistakes
+// at once, since a server that is set up by a deployment shows each one only
+// after a roll-out.
 package config
 
-// Flags are the settings as they were written, in the form that kong fills from
-// flags and the environment. The zero value stands for the defaults.
+import (
+	"reflect"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+// Flags are the settings as they were written on the command line, in the form
+// that kong fills. The zero value stands for a command line without any.
 //
 // All are text, also numbers and durations: kong stops at the first value that it
 // cannot read, while [Flags.Parse] reads all of them and reports all mistakes.
+// For the same reason kong is not told of the environment: Parse asks it, and the
+// configuration file, for what no flag gives, and knows where each value is from.
 //
-//nolint:lll // one setting a line: the table of the reference is read from it
+//nolint:lll // one setting a line
 type Flags struct {
-	Listen   string `name:"listen" env:"POSTHASTE_LISTEN" placeholder:"HOST:PORT" help:"Address to listen on; the environment's PORT stands in for it. Default: 127.0.0.1:8700."`
-	DB       string `name:"db" env:"POSTHASTE_DB" placeholder:"FILE|URL" help:"SQLite file or postgres:// URL; the environment's DATABASE_URL stands in for it. Default: posthaste.db."`
-	DBDirect string `name:"db-direct" env:"POSTHASTE_DB_DIRECT" placeholder:"URL" help:"PostgreSQL without the transaction pooler that --db goes through, for LISTEN and locks. Default: same as --db."`
+	Config string `name:"config" setting:"" placeholder:"FILE" help:"File with further settings, as \"posthaste config default\" prints one; flags and the environment win. Default: none."`
 
-	AdminKey  string `name:"admin-key" env:"POSTHASTE_ADMIN_KEY" placeholder:"KEY" help:"Key of the operator, at least 16 bytes. Default: made on first start and printed once; with SQLite kept in a file beside it."`
-	MasterKey string `name:"master-key" env:"POSTHASTE_MASTER_KEY" placeholder:"KEY" help:"Key that seals endpoint secrets: base64 of 32 bytes. Default: made on first start beside the SQLite file; required with PostgreSQL."`
+	Listen   string `name:"listen" setting:"" placeholder:"HOST:PORT" help:"Address to listen on; the environment's PORT stands in for it. Default: 127.0.0.1:8700."`
+	DB       string `name:"db" setting:"" placeholder:"FILE|URL" help:"SQLite file or postgres:// URL; the environment's DATABASE_URL stands in for it. Default: posthaste.db."`
+	DBDirect string `name:"db-direct" setting:"" placeholder:"URL" help:"PostgreSQL without the transaction pooler that --db goes through, for LISTEN and locks. Default: same as --db."`
+	Roles    string `name:"roles" setting:"" placeholder:"ROLE,…" help:"What this replica does: accept, inbound, deliver, relay, dashboard. Without deliver what is accepted waits for a replica that delivers. Default: all."`
 
-	AllowNetworks []string `name:"allow-networks" env:"POSTHASTE_ALLOW_NETWORKS" placeholder:"CIDR" help:"Private networks that endpoints may be in, such as 127.0.0.0/8. Default: none."`
-	AllowHTTP     Choice   `name:"allow-http" env:"POSTHASTE_ALLOW_HTTP" placeholder:"networks|all" help:"Allow http: besides https:, in the --allow-networks (networks, true) or everywhere (all). Default: false."`
+	AdminKey  string `name:"admin-key" setting:"" placeholder:"KEY" help:"Key of the operator, at least 16 bytes. Default: made on first start and printed once; with SQLite kept in a file beside it."`
+	MasterKey string `name:"master-key" setting:"" placeholder:"KEY" help:"Key that seals endpoint secrets: base64 of 32 bytes. Default: made on first start beside the SQLite file; required with PostgreSQL."`
 
-	MaxInFlight string `name:"max-in-flight" env:"POSTHASTE_MAX_IN_FLIGHT" placeholder:"N" help:"Attempts under way at once in this replica. Default: 512."`
-	MaxPayload  string `name:"max-payload" env:"POSTHASTE_MAX_PAYLOAD" placeholder:"SIZE" help:"Largest payload of an event. Default: 1MiB."`
+	AllowNetworks []string `name:"allow-networks" setting:"" placeholder:"CIDR" help:"Private networks that endpoints may be in, such as 127.0.0.0/8. Default: none."`
+	AllowHTTP     Choice   `name:"allow-http" setting:"" placeholder:"networks|all" help:"Allow http: besides https:, in the --allow-networks (networks, true) or everywhere (all). Default: false."`
 
-	Retention         string `name:"retention" env:"POSTHASTE_RETENTION" placeholder:"DURATION" help:"How long history is kept, at least 192h. Default: 720h."`
-	DeadRetention     string `name:"dead-retention" env:"POSTHASTE_DEAD_RETENTION" placeholder:"DURATION" help:"How long dead letters are kept. Default: 2160h."`
-	IdempotencyWindow string `name:"idempotency-window" env:"POSTHASTE_IDEMPOTENCY_WINDOW" placeholder:"DURATION" help:"How long idempotency keys are kept. Default: same as --retention."`
+	EndpointURL    string `name:"endpoint-url" setting:"" placeholder:"URL" help:"Keep an endpoint with the uid env in the tenant default, for a set-up without an API call. Default: none."`
+	EndpointSecret string `name:"endpoint-secret" setting:"" placeholder:"whsec_…" help:"Signing secret of that endpoint. Default: made by the server."`
 
-	Replica   string `name:"replica" env:"POSTHASTE_REPLICA" placeholder:"NAME" help:"Name of this replica, kept over restarts. Default: host name and port."`
-	Grace     string `name:"grace" env:"POSTHASTE_GRACE" placeholder:"DURATION" help:"Time for what is under way at SIGTERM. Default: 30s."`
-	IdleSweep string `name:"idle-sweep" env:"POSTHASTE_IDLE_SWEEP" placeholder:"DURATION" help:"Time between looks at a database in which nothing is due. Default: 15m."`
+	MaxInFlight string `name:"max-in-flight" setting:"" placeholder:"N" help:"Attempts under way at once in this replica. Default: 512."`
+	MaxPayload  string `name:"max-payload" setting:"" placeholder:"SIZE" help:"Largest payload of an event. Default: 1MiB."`
 
-	LogFormat   string `name:"log-format" env:"POSTHASTE_LOG_FORMAT" placeholder:"text|json" help:"Default: text on a terminal, JSON elsewhere."`
-	LogLevel    string `name:"log-level" env:"POSTHASTE_LOG_LEVEL" placeholder:"LEVEL" help:"debug, info, warn or error. Default: info."`
-	MetricsOpen Choice `name:"metrics-open" env:"POSTHASTE_METRICS_OPEN" placeholder:"true" help:"Serve /metrics without a key. Default: false."`
+	Retention         string `name:"retention" setting:"" placeholder:"DURATION" help:"How long history is kept, at least 192h. Default: 720h."`
+	DeadRetention     string `name:"dead-retention" setting:"" placeholder:"DURATION" help:"How long dead letters are kept. Default: 2160h."`
+	IdempotencyWindow string `name:"idempotency-window" setting:"" placeholder:"DURATION" help:"How long idempotency keys are kept. Default: same as --retention."`
+
+	Replica   string `name:"replica" setting:"" placeholder:"NAME" help:"Name of this replica, kept over restarts. Default: host name and port."`
+	Grace     string `name:"grace" setting:"" placeholder:"DURATION" help:"Time for what is under way at SIGTERM. Default: 30s."`
+	IdleSweep string `name:"idle-sweep" setting:"" placeholder:"DURATION" help:"Time between looks at a database in which nothing is due. Default: 15m."`
+
+	LogFormat   string `name:"log-format" setting:"" placeholder:"text|json" help:"Default: text on a terminal, JSON elsewhere."`
+	LogLevel    string `name:"log-level" setting:"" placeholder:"debug|info|warn|error" help:"Least level that is logged. Default: info."`
+	MetricsOpen Choice `name:"metrics-open" setting:"" placeholder:"true" help:"Serve /metrics without a key. Default: false."`
 
 	// Settings of parts that are not built yet. They are read so that one who sets
 	// them learns it, rather than that nothing happens.
-	Roles          string   `name:"roles" env:"POSTHASTE_ROLES" hidden:""`
-	EndpointURL    string   `name:"endpoint-url" env:"POSTHASTE_ENDPOINT_URL" hidden:""`
-	EndpointSecret string   `name:"endpoint-secret" env:"POSTHASTE_ENDPOINT_SECRET" hidden:""`
-	Outbox         []string `name:"outbox" env:"POSTHASTE_OUTBOX" hidden:""`
-	OutboxPoll     string   `name:"outbox-poll" env:"POSTHASTE_OUTBOX_POLL" hidden:""`
-	OutboxBatch    string   `name:"outbox-batch" env:"POSTHASTE_OUTBOX_BATCH" hidden:""`
-	OTLPEndpoint   string   `name:"otlp-endpoint" env:"POSTHASTE_OTLP_ENDPOINT" hidden:""`
+	Outbox       []string `name:"outbox" setting:"" hidden:""`
+	OutboxPoll   string   `name:"outbox-poll" setting:"" hidden:""`
+	OutboxBatch  string   `name:"outbox-batch" setting:"" hidden:""`
+	OTLPEndpoint string   `name:"otlp-endpoint" setting:"" hidden:""`
 }
 
 // DatabaseFlags are the settings of commands that open the database themselves.
 //
 //nolint:lll // as above
 type DatabaseFlags struct {
-	DB       string `name:"db" env:"POSTHASTE_DB" placeholder:"FILE|URL" help:"SQLite file or postgres:// URL; the environment's DATABASE_URL stands in for it. Default: posthaste.db."`
-	DBDirect string `name:"db-direct" env:"POSTHASTE_DB_DIRECT" placeholder:"URL" help:"PostgreSQL without the transaction pooler that --db goes through. Default: same as --db."`
+	Config   string `name:"config" setting:"" placeholder:"FILE" help:"File with further settings, of which those of the database are used. Default: none."`
+	DB       string `name:"db" setting:"" placeholder:"FILE|URL" help:"SQLite file or postgres:// URL; the environment's DATABASE_URL stands in for it. Default: posthaste.db."`
+	DBDirect string `name:"db-direct" setting:"" placeholder:"URL" help:"PostgreSQL without the transaction pooler that --db goes through. Default: same as --db."`
+}
+
+// Help is a kong.HelpValueFormatter: it names the environment variable of each
+// setting behind its help, as kong does for the variables that it reads itself.
+func Help(value *kong.Value) string {
+	if !value.Tag.Has("setting") {
+		return kong.DefaultHelpValueFormatter(value)
+	}
+	help, hasStop := strings.CutSuffix(value.Help, ".")
+	help += " ($" + envName(value.Name) + ")"
+	if hasStop {
+		help += "."
+	}
+	return help
+}
+
+// given returns the settings that flags, a [Flags] or [DatabaseFlags], hold, by name.
+func given(flags any) map[string]string {
+	texts := map[string]string{}
+	v := reflect.ValueOf(flags)
+	for i := range v.NumField() {
+		var text string
+		switch field := v.Field(i).Interface().(type) {
+		case string:
+			text = field
+		case Choice:
+			text = string(field)
+		case []string:
+			text = strings.Join(field, ",")
+		}
+		if text != "" {
+			texts[v.Type().Field(i).Tag.Get("name")] = text
+		}
+	}
+	return texts
 }

@@ -24,8 +24,22 @@ const MinRetention = 192 * time.Hour
 
 // reader reads settings and collects what is wrong with them.
 type reader struct {
-	lookup   func(string) (string, bool)
+	flags    map[string]string // what the command line gives, by setting
+	layers   []layer           // where the rest is looked up, the first wins
+	values   map[string]Value
 	mistakes Mistakes
+}
+
+// newReader resolves the settings. It asks the environment and the configuration
+// file if lookup is not nil.
+func newReader(flags map[string]string, lookup func(string) (string, bool), settings []Setting) *reader {
+	r := &reader{flags: flags, values: map[string]Value{}}
+	if lookup != nil {
+		r.layers = []layer{{FromEnv, lookup}}
+		r.useFile()
+	}
+	r.resolve(settings)
+	return r
 }
 
 func (r *reader) wrong(name, format string, args ...any) {
@@ -36,41 +50,68 @@ func (r *reader) isWrong(name string) bool {
 	return slices.ContainsFunc(r.mistakes, func(m Mistake) bool { return m.Setting == name })
 }
 
-// Parse reads the settings, with their fallbacks from the environment. Its error
-// is of type [Mistakes] and holds all that is wrong.
+// text returns the value of a setting as it was written, or its default.
+func (r *reader) text(name string) string { return r.values[name].text }
+
+// Parse reads the settings: what no flag gives comes from the environment, else
+// from the configuration file, else it is the default. Its error is of type
+// [Mistakes] and holds all that is wrong.
 func (f Flags) Parse() (Config, error) {
-	r := &reader{lookup: os.LookupEnv}
-	c := Config{
-		Listen:          r.listen(f.Listen),
-		AdminKey:        r.adminKey(f.AdminKey),
-		MasterKey:       r.masterKey(f.MasterKey),
-		AllowNetworks:   r.networks(f.AllowNetworks),
-		MaxInFlight:     r.count("max-in-flight", f.MaxInFlight, 512),
-		MaxPayloadBytes: r.size("max-payload", f.MaxPayload, 1<<20),
-		Retention:       r.duration("retention", f.Retention, 720*time.Hour),
-		DeadRetention:   r.duration("dead-retention", f.DeadRetention, 2160*time.Hour),
-		Grace:           r.duration("grace", f.Grace, 30*time.Second),
-		IdleSweep:       r.duration("idle-sweep", f.IdleSweep, 15*time.Minute),
-		LogFormat:       r.word("log-format", f.LogFormat, "", "text", "json"),
-		LogLevel:        r.level(f.LogLevel),
-		MetricsOpen:     r.word("metrics-open", string(f.MetricsOpen), "false", "false", "true") == "true",
-	}
-	c.IdempotencyWindow = r.duration("idempotency-window", f.IdempotencyWindow, c.Retention)
-	c.Database = r.database(f.DB, f.DBDirect)
-	c.AllowHTTP = r.allowHTTP(string(f.AllowHTTP), c.AllowNetworks)
-	c.Replica = r.replica(f.Replica, c.Listen)
-	r.related(f, c)
-	r.unsupported(f)
+	c, r := f.read(os.LookupEnv)
 	if len(r.mistakes) > 0 {
 		return Config{}, r.mistakes
 	}
 	return c, nil
 }
 
-// Parse reads which database to open. Its error is of type [Mistakes].
+// ParseAlone reads the flags without environment and file, for a command that
+// sets a server up itself.
+func (f Flags) ParseAlone() (Config, error) {
+	c, r := f.read(nil)
+	if len(r.mistakes) > 0 {
+		return Config{}, r.mistakes
+	}
+	return c, nil
+}
+
+func (f Flags) read(lookup func(string) (string, bool)) (Config, *reader) {
+	r := newReader(given(f), lookup, Settings())
+	c := Config{
+		Listen:          r.listen(),
+		Roles:           r.roles(),
+		AdminKey:        r.adminKey(),
+		MasterKey:       r.masterKey(),
+		AllowNetworks:   r.networks(),
+		MaxInFlight:     r.count("max-in-flight"),
+		MaxPayloadBytes: r.size("max-payload"),
+		Retention:       r.duration("retention"),
+		DeadRetention:   r.duration("dead-retention"),
+		Grace:           r.duration("grace"),
+		IdleSweep:       r.duration("idle-sweep"),
+		LogFormat:       r.word("log-format", "text", "json"),
+		LogLevel:        r.level(),
+		MetricsOpen:     r.word("metrics-open", "false", "true") == "true",
+	}
+	c.IdempotencyWindow = c.Retention
+	if r.text("idempotency-window") != "" {
+		c.IdempotencyWindow = r.duration("idempotency-window")
+	}
+	c.Database = r.database()
+	c.AllowHTTP = r.allowHTTP(c.AllowNetworks)
+	c.Replica = r.replica(c.Listen)
+	c.Endpoint = r.endpoint(c)
+	r.related(c)
+	r.unsupported()
+	slices.SortStableFunc(r.mistakes, func(a, b Mistake) int { return strings.Compare(a.Setting, b.Setting) })
+	return c, r
+}
+
+// Parse reads which database to open, from the same places. Its error is of type
+// [Mistakes].
 func (f DatabaseFlags) Parse() (Database, error) {
-	r := &reader{lookup: os.LookupEnv}
-	d := r.database(f.DB, f.DBDirect)
+	settings := slices.DeleteFunc(Settings(), func(s Setting) bool { return s.Name != "db" && s.Name != "db-direct" })
+	r := newReader(given(f), os.LookupEnv, settings)
+	d := r.database()
 	if len(r.mistakes) > 0 {
 		return Database{}, r.mistakes
 	}
@@ -78,9 +119,9 @@ func (f DatabaseFlags) Parse() (Database, error) {
 }
 
 // related checks settings against each other.
-func (r *reader) related(f Flags, c Config) {
+func (r *reader) related(c Config) {
 	if c.Retention != 0 && c.Retention < MinRetention {
-		r.wrong("retention", "is %s, and must be at least %s, so that no delivery under way is past it", f.Retention, hours(MinRetention))
+		r.wrong("retention", "is %s, and must be at least %s, so that no delivery under way is past it", r.text("retention"), hours(MinRetention))
 	}
 	if c.DeadRetention != 0 && c.DeadRetention < c.Retention {
 		r.wrong("dead-retention", "is shorter than --retention (%s): dead letters are kept at least as long as other history", hours(c.Retention))
@@ -94,53 +135,17 @@ func (r *reader) related(f Flags, c Config) {
 }
 
 // unsupported refuses the settings of what is not built yet.
-func (r *reader) unsupported(f Flags) {
-	const all = "accept,inbound,deliver,relay,dashboard"
-	for name, isSet := range map[string]bool{
-		"roles":           f.Roles != "" && f.Roles != all,
-		"endpoint-url":    f.EndpointURL != "",
-		"endpoint-secret": f.EndpointSecret != "",
-		"outbox":          len(f.Outbox) > 0,
-		"outbox-poll":     f.OutboxPoll != "",
-		"outbox-batch":    f.OutboxBatch != "",
-		"otlp-endpoint":   f.OTLPEndpoint != "",
-	} {
-		if isSet {
-			r.wrong(name, "is not supported yet")
+func (r *reader) unsupported() {
+	later := []string{"outbox", "outbox-poll", "outbox-batch", "otlp-endpoint"}
+	for _, s := range Settings() {
+		if slices.Contains(later, s.Name) && r.text(s.Name) != s.Default {
+			r.wrong(s.Name, "is not supported yet")
 		}
 	}
-	slices.SortStableFunc(r.mistakes, func(a, b Mistake) int { return strings.Compare(a.Setting, b.Setting) })
 }
 
-// secret returns the value of a setting that may also be in a file, named by the
-// environment variable with _FILE at its end.
-func (r *reader) secret(name, value string) string {
-	env := envName(name)
-	file, isFile := r.lookup(env + "_FILE")
-	if !isFile || file == "" {
-		return value
-	}
-	if inEnv, _ := r.lookup(env); inEnv != "" {
-		r.wrong(name, "is set twice: by %s and by %s_FILE", env, env)
-		return value
-	}
-	if value != "" {
-		return value // the flag wins over the environment
-	}
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		r.wrong(name, "could not be read from %s_FILE: %v", env, err)
-		return ""
-	}
-	value = strings.TrimSpace(string(raw))
-	if value == "" {
-		r.wrong(name, "is empty in the file that %s_FILE names", env)
-	}
-	return value
-}
-
-func (r *reader) adminKey(value string) string {
-	key := r.secret("admin-key", value)
+func (r *reader) adminKey() string {
+	key := r.text("admin-key")
 	if key == "" {
 		return ""
 	}
@@ -150,8 +155,8 @@ func (r *reader) adminKey(value string) string {
 	return key
 }
 
-func (r *reader) masterKey(value string) string {
-	key := r.secret("master-key", value)
+func (r *reader) masterKey() string {
+	key := r.text("master-key")
 	if key == "" {
 		return ""
 	}
@@ -161,15 +166,8 @@ func (r *reader) masterKey(value string) string {
 	return key
 }
 
-func (r *reader) database(value, direct string) Database {
-	d := Database{Direct: r.secret("db-direct", direct)}
-	switch d.Name = r.secret("db", value); {
-	case d.Name != "":
-	default:
-		if d.Name, _ = r.lookup("DATABASE_URL"); d.Name == "" {
-			d.Name = "posthaste.db"
-		}
-	}
+func (r *reader) database() Database {
+	d := Database{Name: r.text("db"), Direct: r.text("db-direct")}
 	if strings.Contains(d.Name, "://") || strings.HasPrefix(d.Name, "file:") {
 		r.postgresURL("db", d.Name)
 	}
@@ -193,13 +191,10 @@ func (r *reader) postgresURL(name, value string) {
 	}
 }
 
-func (r *reader) listen(value string) string {
-	if value == "" {
-		if port, _ := r.lookup("PORT"); port != "" {
-			value = ":" + port // platforms that set PORT connect from outside
-		} else {
-			value = "127.0.0.1:8700"
-		}
+func (r *reader) listen() string {
+	value := r.text("listen")
+	if r.values["listen"].From == "PORT" {
+		value = ":" + value // platforms that set PORT connect from outside
 	}
 	_, port, err := net.SplitHostPort(value)
 	if err != nil {
@@ -213,9 +208,9 @@ func (r *reader) listen(value string) string {
 	return value
 }
 
-func (r *reader) networks(values []string) []netip.Prefix {
+func (r *reader) networks() []netip.Prefix {
 	var out []netip.Prefix
-	for _, value := range values {
+	for value := range strings.SplitSeq(r.text("allow-networks"), ",") {
 		value = strings.TrimSpace(value)
 		if value == "" {
 			continue
@@ -233,8 +228,8 @@ func (r *reader) networks(values []string) []netip.Prefix {
 	return out
 }
 
-func (r *reader) allowHTTP(value string, networks []netip.Prefix) deliver.PlainHTTP {
-	switch r.word("allow-http", value, "false", "false", "true", "networks", "all") {
+func (r *reader) allowHTTP(networks []netip.Prefix) deliver.PlainHTTP {
+	switch r.word("allow-http", "false", "true", "networks", "all") {
 	case "true", "networks":
 		if len(networks) == 0 {
 			r.wrong("allow-http", "holds for the --allow-networks only, and there are none; name them, or set it to all")
@@ -246,18 +241,16 @@ func (r *reader) allowHTTP(value string, networks []netip.Prefix) deliver.PlainH
 	return deliver.HTTPNowhere
 }
 
-func (r *reader) word(name, value, unset string, words ...string) string {
-	if value == "" {
-		return unset
-	}
-	if !slices.Contains(words, value) {
+func (r *reader) word(name string, words ...string) string {
+	value := r.text(name)
+	if value != "" && !slices.Contains(words, value) {
 		r.wrong(name, "is %q; want one of %s", value, strings.Join(words, ", "))
 	}
 	return value
 }
 
-func (r *reader) level(value string) slog.Level {
-	switch r.word("log-level", value, "info", "debug", "info", "warn", "error") {
+func (r *reader) level() slog.Level {
+	switch r.word("log-level", "debug", "info", "warn", "error") {
 	case "debug":
 		return slog.LevelDebug
 	case "warn":
@@ -268,11 +261,9 @@ func (r *reader) level(value string) slog.Level {
 	return slog.LevelInfo
 }
 
-func (r *reader) count(name, value string, unset int) int {
-	if value == "" {
-		return unset
-	}
+func (r *reader) count(name string) int {
 	const most = 1 << 16 // each is a goroutine, a connection and a payload in memory
+	value := r.text(name)
 	n, err := strconv.Atoi(value)
 	if err != nil || n < 1 || n > most {
 		r.wrong(name, "is %q; want a whole number from 1 to %d", value, most)
@@ -282,10 +273,8 @@ func (r *reader) count(name, value string, unset int) int {
 
 // duration returns 0 for a value that cannot be read, so that checks against
 // other settings can leave it out.
-func (r *reader) duration(name, value string, unset time.Duration) time.Duration {
-	if value == "" {
-		return unset
-	}
+func (r *reader) duration(name string) time.Duration {
+	value := r.text(name)
 	d, err := time.ParseDuration(value)
 	if err != nil || d <= 0 {
 		r.wrong(name, `is %q; want a duration above zero, such as "30s", "15m" or "720h"`, value)
@@ -295,10 +284,8 @@ func (r *reader) duration(name, value string, unset time.Duration) time.Duration
 }
 
 // size reads a number of bytes, with KiB, MiB or GiB (or kB, MB, GB) behind it.
-func (r *reader) size(name, value string, unset int) int {
-	if value == "" {
-		return unset
-	}
+func (r *reader) size(name string) int {
+	value := r.text(name)
 	number := strings.TrimRight(value, "kKMGiB ")
 	n, err := strconv.ParseInt(number, 10, 64)
 	unit, known := map[string]int64{
@@ -314,8 +301,9 @@ func (r *reader) size(name, value string, unset int) int {
 
 // replica names a process by where it listens, so that a restart comes back
 // under its old name and takes its own work over.
-func (r *reader) replica(value, listen string) string {
+func (r *reader) replica(listen string) string {
 	const most = 128
+	value := r.text("replica")
 	if value != "" {
 		if len(value) > most || strings.ContainsFunc(value, func(c rune) bool { return c < ' ' || c == 0x7f }) {
 			r.wrong("replica", "is longer than %d bytes or has a control character", most)
@@ -328,10 +316,6 @@ func (r *reader) replica(value, listen string) string {
 	}
 	_, port, _ := net.SplitHostPort(listen) // reported by listen
 	return host + ":" + port
-}
-
-func envName(setting string) string {
-	return "POSTHASTE_" + strings.ToUpper(strings.ReplaceAll(setting, "-", "_"))
 }
 
 func hours(d time.Duration) string { return strconv.FormatInt(int64(d/time.Hour), 10) + "h" }

@@ -4,14 +4,12 @@
 package deliver
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"io"
+	"fmt"
 	"net"
-	"net/http"
 	"net/netip"
 	"time"
 
@@ -109,9 +107,8 @@ type Sender struct {
 	userAgent string
 	now       func() time.Time
 
-	// Two transports, because what may be dialled differs, and a dialer does not
-	// learn which scheme it dials for.
-	secure, plain *http.Transport
+	secure, plain dialer
+	pool          *pool
 }
 
 // New returns a sender.
@@ -128,42 +125,24 @@ func New(c Config) *Sender {
 	if resolver == nil {
 		resolver = &net.Resolver{PreferGo: true}
 	}
-	secure := dialer{
+	// No protocol but HTTP/1.1: with HTTP/2, one connection would carry all
+	// attempts to a host and stall them together.
+	s.secure = dialer{
 		net: net.Dialer{Resolver: resolver, KeepAlive: keepAlivePeriod, Control: s.guard.controlSecure},
 		tls: &tls.Config{
 			RootCAs: c.RootCAs, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
 			ClientSessionCache: tls.NewLRUClientSessionCache(maxIdleConns),
 		},
 	}
-	plain := dialer{net: net.Dialer{Resolver: resolver, KeepAlive: keepAlivePeriod, Control: s.guard.controlPlain}}
-	s.secure, s.plain = newTransport(c), newTransport(c)
-	s.secure.DialTLSContext = secure.dialTLS
-	s.plain.DialContext = plain.dial
+	s.plain = dialer{net: net.Dialer{Resolver: resolver, KeepAlive: keepAlivePeriod, Control: s.guard.controlPlain}}
+	s.pool = newPool(cmp.Or(c.MaxIdleConnsPerHost, maxIdlePerHost))
 	return s
 }
 
-// newTransport leaves out what net/http would add: no proxy from the
-// environment, which would dial for us past the guard; no HTTP/2, where one
-// connection would carry all attempts to a host and stall them together; no
-// decompression, so that a small response cannot become a large one.
-func newTransport(c Config) *http.Transport {
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
-	return &http.Transport{
-		Protocols:              protocols,
-		DisableCompression:     true,
-		MaxIdleConns:           maxIdleConns,
-		MaxIdleConnsPerHost:    cmp.Or(c.MaxIdleConnsPerHost, maxIdlePerHost),
-		IdleConnTimeout:        idleTimeout,
-		MaxResponseHeaderBytes: maxHeaderBytes,
-	}
-}
-
-// Close closes the idle connections. Attempts under way go on, and their
-// connections are closed by the idle timeout.
+// Close closes the idle connections. Attempts under way go on, and close theirs.
+// An attempt that begins later opens the sender again.
 func (s *Sender) Close() {
-	s.secure.CloseIdleConnections()
-	s.plain.CloseIdleConnections()
+	s.pool.close()
 }
 
 // Send makes one attempt and returns when it has ended, at the target's timeout
@@ -179,54 +158,58 @@ func (s *Sender) Close() {
 // connection on which an earlier request was answered, so they cannot go on.
 func (s *Sender) Send(ctx context.Context, t *Target, m *Message) Result {
 	r := Result{StartedAt: s.now()}
-	p, ctx, cancel := begin(ctx, t.timeout)
-	defer cancel()
-	transport := s.secure
-	if t.plain {
-		transport = s.plain
+	p := begin(ctx, t.timeout)
+	if t.to.plain {
 		if err := s.guard.checkHTTP(); err != nil {
 			return p.failed(ctx, r, err)
 		}
 	}
-	response, err := transport.RoundTrip(s.request(ctx, t, m, r.StartedAt))
-	if err != nil {
-		return p.failed(ctx, r, err)
+	w := workspaces.Get().(*workspace)
+	defer w.free()
+	w.request, w.body = s.appendRequest(w.request[:0], t, m, r.StartedAt), m.Body
+	for {
+		c, err := s.connect(ctx, t.to, p)
+		if err != nil {
+			return p.failed(ctx, r, err)
+		}
+		err = c.exchange(ctx, p, w, &r)
+		if !w.isReusable {
+			s.pool.drop(c)
+		}
+		switch {
+		case err == nil:
+			r = p.answered(r)
+			if w.isReusable {
+				s.pool.give(c, p.began.Add(r.Timings.Total))
+			}
+			return r
+		case !c.isReused || w.hasAnswer || ctx.Err() != nil || isTimeout(err):
+			return p.failed(ctx, r, err)
+		}
 	}
-	p.enter(stepBody)
-	r.StatusCode = response.StatusCode
-	r.RetryAfter = response.Header.Get("Retry-After")
-	r.Headers = keepHeaders(response.Header)
-	r.Body, err = readBody(response.Body)
-	response.Body.Close() // also from the middle of a body: it closes the connection then
-	if err != nil {
-		return p.failed(ctx, r, err)
-	}
-	return p.answered(r)
 }
 
-// request does not go through http.NewRequest, which would parse the URL again.
-func (s *Sender) request(ctx context.Context, t *Target, m *Message, startedAt time.Time) *http.Request {
-	r := http.Request{
-		Method: http.MethodPost, URL: t.url, Host: t.url.Host,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: s.header(t, m, startedAt), ContentLength: int64(len(m.Body)),
+// connect returns a connection with the attempt's deadline on it: one that is
+// there and well, or a new one.
+func (s *Sender) connect(ctx context.Context, to destination, p *progress) (*conn, error) {
+	for c := s.pool.take(to); c != nil; c = s.pool.take(to) {
+		if c.SetDeadline(p.deadline) == nil && c.isSilent() {
+			return c, nil
+		}
+		s.pool.drop(c)
 	}
-	// net/http repeats a POST on another connection only if it can get the body
-	// again and a header says that the request is idempotent. An empty list says
-	// so without a header on the wire (documented at [http.Transport]).
-	if _, has := r.Header[idempotencyKey]; !has {
-		r.Header[idempotencyKey] = nil
+	d := &s.secure
+	if to.plain {
+		d = &s.plain
 	}
-	if len(m.Body) > 0 {
-		r.Body = newBody(m.Body)
-		r.GetBody = func() (io.ReadCloser, error) { return newBody(m.Body), nil }
+	c, err := d.dial(ctx, to.address, p)
+	if err != nil {
+		return nil, err
 	}
-	return r.WithContext(ctx)
+	s.pool.add(to, c)
+	if err := c.SetDeadline(p.deadline); err != nil {
+		s.pool.drop(c)
+		return nil, fmt.Errorf("set the deadline: %w", err)
+	}
+	return c, nil
 }
-
-const idempotencyKey = "Idempotency-Key"
-
-// newBody returns one of the readers that net/http knows to be in memory. For
-// any other it sends the headers in a packet of their own, in case the body
-// takes its time.
-func newBody(b []byte) io.ReadCloser { return io.NopCloser(bytes.NewReader(b)) }

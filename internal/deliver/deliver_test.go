@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,7 +27,13 @@ import (
 	"github.com/posthaste-dev/posthaste/signature"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if response := os.Getenv(quickResponse); response != "" {
+		serveQuickly(response)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 const (
 	secretA = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -332,6 +339,14 @@ func TestConnectionsAreReused(t *testing.T) {
 		"60 KiB":          {fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", 60<<10, strings.Repeat("x", 60<<10)), 1},
 		"80 KiB":          {fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", 80<<10, strings.Repeat("x", 80<<10)), 5},
 		"close asked for": {"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n", 5},
+		"trailers":        {"HTTP/1.1 200 OK\r\nTrailer: X-T\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX-T: 1\r\n\r\n", 1},
+		"100 before":      {"HTTP/1.1 100 Continue\r\n\r\n" + ok, 1},
+		"HTTP/1.0":        {"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n", 5},
+		"HTTP/1.0, kept":  {"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 0\r\n\r\n", 1},
+		"one too many":    {ok + "HTTP/1.1 500 Other\r\nContent-Length: 0\r\n\r\n", 5},
+		"one byte more":   {ok + "!", 5},
+		"304":             {"HTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\n\r\n", 1},
+		"101":             {"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			url, accepted := rawServer(t, answering(c.response))

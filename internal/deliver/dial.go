@@ -3,50 +3,54 @@ package deliver
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
-	"net/http/httptrace"
 )
 
-// dialer makes connections within the deadline of the attempt that asked first.
-//
-// net/http cuts a dial loose from the request's cancellation, so that another
-// request may use the connection, but keeps the context's values. Left alone,
-// the dials to a host that swallows packets would pile up long after their
-// attempts have ended; so the deadline travels as part of the attempt's progress.
+// dialer makes connections that the guard of its Control lets through. There is
+// one for each scheme, because what may be dialled differs.
 type dialer struct {
 	net net.Dialer
-	tls *tls.Config // for dialTLS
+	tls *tls.Config // nil for plain HTTP
 }
 
-func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	p := progressOf(ctx)
-	ctx, cancel := context.WithDeadline(httptrace.WithClientTrace(ctx, p.dialTrace()), p.deadline)
-	defer cancel()
-	return d.net.DialContext(ctx, network, address)
-}
-
-func (d *dialer) dialTLS(ctx context.Context, network, address string) (net.Conn, error) {
-	raw, err := d.dial(ctx, network, address)
-	if err != nil {
-		return nil, err
-	}
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		raw.Close()
-		return nil, err
-	}
-	p := progressOf(ctx)
+// dial connects within the attempt's deadline and ends with ctx. How long each
+// step took, and at which one it failed, is in p afterwards.
+func (d *dialer) dial(ctx context.Context, address string, p *progress) (*conn, error) {
 	ctx, cancel := context.WithDeadline(ctx, p.deadline)
 	defer cancel()
-	config := d.tls.Clone()
-	config.ServerName = host
-	conn := tls.Client(raw, config)
-	p.dialStep(stepTLS)
-	err = conn.HandshakeContext(ctx)
-	p.dialStepDone(stepTLS, err)
+	steps := new(dialling)
+	defer steps.end(p)
+	raw, err := d.net.DialContext(steps.trace(ctx), "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	s, err := newSocket(raw)
 	if err != nil {
 		raw.Close()
 		return nil, err
 	}
-	return conn, nil
+	if d.tls == nil {
+		return newConn(raw, s), nil
+	}
+	secure, err := d.handshake(ctx, s, address, steps)
+	if err != nil {
+		raw.Close()
+		return nil, err
+	}
+	return newConn(secure, s), nil
+}
+
+func (d *dialer) handshake(ctx context.Context, s *socket, address string, steps *dialling) (*tls.Conn, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("find the server's name: %w", err)
+	}
+	config := d.tls.Clone()
+	config.ServerName = host
+	secure := tls.Client(s, config)
+	steps.enter(stepTLS)
+	err = secure.HandshakeContext(ctx)
+	steps.leave(stepTLS, err)
+	return secure, err
 }

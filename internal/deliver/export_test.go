@@ -1,5 +1,53 @@
 package deliver
 
+import (
+	"context"
+	"net"
+	"time"
+)
+
 // ControlPlain asks what the dialer for plain HTTP asks right before it connects,
 // for addresses that a test must never really connect to.
 func (s *Sender) ControlPlain(address string) error { return s.guard.controlPlain("tcp", address, nil) }
+
+// Exchange makes an attempt over a connection that need not be a socket, and
+// reports whether another could follow on it.
+func (s *Sender) Exchange(t *Target, m *Message, over net.Conn) (r Result, isReusable bool) {
+	w := workspaces.Get().(*workspace)
+	defer w.free()
+	ctx, p := context.Background(), begin(context.Background(), t.timeout)
+	r.StartedAt = s.now()
+	w.request, w.body = s.appendRequest(w.request[:0], t, m, r.StartedAt), m.Body
+	if err := newConn(over, nil).exchange(ctx, p, w, &r); err != nil {
+		return p.failed(ctx, r, err), w.isReusable
+	}
+	return p.answered(r), w.isReusable
+}
+
+// Idle is the pool, for connections that a test makes up.
+type Idle struct{ pool *pool }
+
+func NewIdle(perHost int) Idle { return Idle{newPool(perHost)} }
+
+// Add takes in a new connection, as if an attempt on it had ended now.
+func (i Idle) Add(address string, c net.Conn) {
+	made := newConn(c, nil)
+	i.pool.add(destination{address: address}, made)
+	i.pool.give(made, time.Now())
+}
+
+// Take returns nil where none is idle.
+func (i Idle) Take(address string) net.Conn {
+	if c := i.pool.take(destination{address: address}); c != nil {
+		return c.Conn
+	}
+	return nil
+}
+
+// Hosts is how many hosts the pool remembers.
+func (i Idle) Hosts() int { return len(i.pool.hosts) }
+
+func (i Idle) Close() { i.pool.close() }
+
+// MaxIdle is over all hosts.
+const MaxIdle = maxIdleConns

@@ -80,8 +80,14 @@ func TestFailures(t *testing.T) {
 		cause   posthaste.Cause
 		words   string // in the error
 	}{
-		"silence before headers":   {afterRequest(untilClosed), short, 0, posthaste.CauseHeaderTimeout, "wait for the response: not done within 400ms"},
-		"silence in headers":       {afterRequest(func(c net.Conn) { write("HTTP/1.1 200 OK\r\nX-A: ")(c); untilClosed(c) }), short, 0, posthaste.CauseHeaderTimeout, ""},
+		"silence before headers": {afterRequest(untilClosed), short, 0, posthaste.CauseHeaderTimeout, "wait for the response: not done within 400ms"},
+		"silence in headers":     {afterRequest(func(c net.Conn) { write("HTTP/1.1 200 OK\r\nX-A: ")(c); untilClosed(c) }), short, 0, posthaste.CauseHeaderTimeout, ""},
+		"silence in status line": {afterRequest(func(c net.Conn) { write("HTTP/1.1 20")(c); untilClosed(c) }), short, 0, posthaste.CauseHeaderTimeout, ""},
+		"silence after 100":      {afterRequest(func(c net.Conn) { write("HTTP/1.1 100 Continue\r\n\r\n")(c); untilClosed(c) }), short, 0, posthaste.CauseHeaderTimeout, ""},
+		"silence before trailer": {afterRequest(func(c net.Conn) {
+			write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n")(c)
+			untilClosed(c)
+		}), short, 200, posthaste.CauseBodyTimeout, ""},
 		"headers trickle":          {afterRequest(func(c net.Conn) { write("HTTP/1.1 200 OK\r\nX-A: ")(c); trickle(c) }), short, 0, posthaste.CauseHeaderTimeout, ""},
 		"endless 100s":             {afterRequest(func(c net.Conn) { write(strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", 50_000))(c); untilClosed(c) }), long, 0, posthaste.CauseTooLarge, ""},
 		"silence in body":          {afterRequest(func(c net.Conn) { write("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc")(c); untilClosed(c) }), short, 200, posthaste.CauseBodyTimeout, "read the response body: not done within 400ms"},
@@ -157,15 +163,15 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A full backlog makes the kernel drop our SYNs, as a firewall does. The dial
-// must end with its attempt, though net/http would let it go on.
-func TestConnectTimeout(t *testing.T) {
-	before := goleak.IgnoreCurrent()
+// fullBacklog returns the address of a listener whose kernel drops our SYNs, as
+// a firewall does.
+func fullBacklog(t *testing.T) string {
+	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer syscall.Close(fd)
+	t.Cleanup(func() { syscall.Close(fd) })
 	if err := errors.Join(syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), syscall.Listen(fd, 0)); err != nil {
 		t.Fatal(err)
 	}
@@ -177,10 +183,16 @@ func TestConnectTimeout(t *testing.T) {
 	for full := false; !full; {
 		c, err := net.DialTimeout("tcp", address, short)
 		if full = err != nil; !full {
-			defer c.Close()
+			t.Cleanup(func() { c.Close() })
 		}
 	}
-	r := newSender(t, nil).Send(t.Context(), newTarget(t, "http://"+address, short, nil), newMessage(nil))
+	return address
+}
+
+// The dial must end with its attempt.
+func TestConnectTimeout(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	r := newSender(t, nil).Send(t.Context(), newTarget(t, "http://"+fullBacklog(t), short, nil), newMessage(nil))
 	if r.Cause != posthaste.CauseConnectTimeout || r.Timings.Total < short {
 		t.Errorf("cause %q after %s: %s", r.Cause, r.Timings.Total, r.Error)
 	}

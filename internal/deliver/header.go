@@ -4,29 +4,16 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/posthaste-dev/posthaste"
-	"github.com/posthaste-dev/posthaste/signature"
-)
-
-// The headers of ours, spelled as they go out: HTTP does not mind the case, but
-// people who read a receiver's log look for what the documents say.
-const (
-	headerEventType  = "posthaste-event-type"
-	headerAttempt    = "posthaste-attempt"
-	headerDeliveryID = "posthaste-delivery-id"
-	headerTrace      = "traceparent"
 )
 
 // isReserved reports whether a canonical header name is ours to set: the
 // signature, what describes this attempt, and what describes the message or the
-// connection to net/http.
+// connection.
 func isReserved(canonical string) bool {
 	if strings.HasPrefix(canonical, "Webhook-") || strings.HasPrefix(canonical, "Posthaste-") {
 		return true
@@ -74,81 +61,6 @@ func isValue(s string) bool {
 		}
 	}
 	return true
-}
-
-// header lays the headers of an attempt over each other: forwarded ones below
-// the endpoint's own, since those may be its credentials, and ours on top. What
-// cannot be a header is left out: one bad value must not make a delivery
-// impossible, and acceptance has refused it before it came here.
-func (s *Sender) header(t *Target, m *Message, startedAt time.Time) http.Header {
-	h := make(http.Header, len(t.header)+len(m.Headers)+10)
-	for _, f := range m.Headers {
-		if CheckHeader(f.Name, f.Value) == nil {
-			canonical := http.CanonicalHeaderKey(f.Name)
-			h[canonical] = append(h[canonical], f.Value)
-		}
-	}
-	maps.Copy(h, t.header)
-	values := make([]string, 0, 10) // one array for all values; the longest path below sets 10
-	set := func(name, value string) {
-		if value != "" && isValue(value) {
-			values = append(values, value)
-			h[name] = values[len(values)-1 : len(values) : len(values)]
-		}
-	}
-	if _, has := h["User-Agent"]; !has {
-		set("User-Agent", s.userAgent)
-	}
-	set("Content-Type", m.ContentType)
-	set("Content-Encoding", m.ContentEncoding)
-	if m.Traceparent != "" {
-		delete(h, "Traceparent")
-		set(headerTrace, m.Traceparent)
-	}
-	set(headerEventType, m.Type)
-	set(headerAttempt, strconv.Itoa(m.Number))
-	eventID, deliveryID := m.EventID.Print(posthaste.KindEvent), m.DeliveryID.Print(posthaste.KindDelivery)
-	set(headerDeliveryID, deliveryID)
-	timestamp := strconv.FormatInt(startedAt.Unix(), 10)
-	if t.standard != nil {
-		var buf [128]byte
-		set(signature.HeaderID, eventID)
-		set(signature.HeaderTimestamp, timestamp)
-		set(signature.HeaderSignature, string(t.standard.Append(buf[:0], eventID, startedAt, m.Body)))
-		return h
-	}
-	for canonical := range t.named { // a forwarded header of that name, in another spelling
-		delete(h, canonical)
-	}
-	var buf [160]byte
-	for _, named := range [...]posthaste.Header{
-		{Name: t.names.ID, Value: eventID},
-		{Name: t.names.DeliveryID, Value: deliveryID},
-		{Name: t.names.Timestamp, Value: timestamp},
-		{Name: t.names.Event, Value: m.Type},
-		{Name: t.names.Signature, Value: string(t.hex.Append(buf[:0], startedAt, m.Body))},
-	} {
-		if named.Name != "" {
-			set(named.Name, named.Value)
-		}
-	}
-	return h
-}
-
-// RequestHeaders returns what an attempt that started at startedAt sends or has
-// sent, sorted by name, to show it later: the signature and the endpoint's
-// credentials are masked. Host and Content-Length, which follow from URL and
-// body, are not among them; the body need not be set.
-func (s *Sender) RequestHeaders(t *Target, m *Message, startedAt time.Time) []posthaste.Header {
-	unsigned := *m
-	unsigned.Body = nil // nobody sees the signature, so it need not be of 1 MiB
-	header := s.header(t, &unsigned, startedAt)
-	if t.standard != nil {
-		header[signature.HeaderSignature] = []string{"v1," + masked}
-	} else {
-		header[t.names.Signature] = []string{"sha256=" + masked}
-	}
-	return flatten(header)
 }
 
 // masked stands for a value that is never stored or shown.
@@ -200,8 +112,12 @@ func flatten(h http.Header) []posthaste.Header {
 			out = append(out, posthaste.Header{Name: name, Value: value})
 		}
 	}
-	slices.SortStableFunc(out, func(a, b posthaste.Header) int { return compareFold(a.Name, b.Name) })
+	sortByName(out)
 	return out
+}
+
+func sortByName(headers []posthaste.Header) {
+	slices.SortStableFunc(headers, func(a, b posthaste.Header) int { return compareFold(a.Name, b.Name) })
 }
 
 // compareFold orders names of headers, which are ASCII, without regard to case.

@@ -21,135 +21,105 @@ const (
 	stepBody
 )
 
-// progress follows one attempt through its steps. The hooks run on net/http's
-// goroutines, some of them after the attempt has ended (a dial whose connection
-// goes to another attempt), hence the lock, and no reuse through a pool.
+// progress follows one attempt through its steps, on the goroutine of Send.
 type progress struct {
-	deadline time.Time
 	began    time.Time
-
-	mu       sync.Mutex
+	deadline time.Time
 	step     step
-	hasConn  bool
-	started  time.Time // when the step in hand began: DNS, connect, TLS or the wait for the first byte
 	timings  posthaste.Timings
-	dialling int // connects at once: IPv6 and IPv4 race
 }
 
-type progressKey struct{}
-
-func progressOf(ctx context.Context) *progress { return ctx.Value(progressKey{}).(*progress) }
-
-// begin starts the clock of an attempt. The context that it returns ends at the
-// deadline and carries the progress to hooks and dialer.
-func begin(ctx context.Context, timeout time.Duration) (*progress, context.Context, context.CancelFunc) {
-	p := &progress{began: time.Now()}
-	p.deadline = p.began.Add(timeout)
-	ctx, cancel := context.WithDeadline(ctx, p.deadline)
-	if earlier, ok := ctx.Deadline(); ok {
+// begin starts the clock of an attempt.
+func begin(ctx context.Context, timeout time.Duration) *progress {
+	now := time.Now()
+	p := &progress{began: now, deadline: now.Add(timeout)}
+	if earlier, ok := ctx.Deadline(); ok && earlier.Before(p.deadline) {
 		p.deadline = earlier
 	}
-	ctx = context.WithValue(ctx, progressKey{}, p)
-	return p, httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GotConn:              p.gotConn,
-		WroteRequest:         p.wroteRequest,
-		GotFirstResponseByte: p.gotFirstByte,
-	}), cancel
+	return p
 }
 
-// dialTrace is apart from the hooks that every attempt has: most attempts reuse
-// a connection and never dial.
-func (p *progress) dialTrace() *httptrace.ClientTrace {
-	return &httptrace.ClientTrace{
-		DNSStart:     func(httptrace.DNSStartInfo) { p.dialStep(stepResolve) },
-		DNSDone:      func(info httptrace.DNSDoneInfo) { p.dialStepDone(stepResolve, info.Err) },
-		ConnectStart: func(string, string) { p.connectStart() },
-		ConnectDone:  func(_, _ string, err error) { p.connectDone(err) },
+// total returns the timings of an attempt that ends now.
+func (p *progress) total() posthaste.Timings {
+	t := p.timings
+	t.Total = time.Since(p.began)
+	return t
+}
+
+// dialling follows a dial. Its hooks run on the goroutines of package net, the
+// losers of a race between IPv6 and IPv4 also after the dial has ended, hence
+// the lock.
+type dialling struct {
+	mu      sync.Mutex
+	over    bool
+	step    step
+	started time.Time // when the step in hand began
+	timings posthaste.Timings
+	racing  int // connects at once
+}
+
+func (d *dialling) trace(ctx context.Context) context.Context {
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		DNSStart:     func(httptrace.DNSStartInfo) { d.enter(stepResolve) },
+		DNSDone:      func(info httptrace.DNSDoneInfo) { d.leave(stepResolve, info.Err) },
+		ConnectStart: func(string, string) { d.connectStart() },
+		ConnectDone:  func(string, string, error) { d.connectDone() },
+	})
+}
+
+func (d *dialling) enter(s step) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.over {
+		d.step, d.started = s, time.Now()
 	}
 }
 
-// enter moves on to a step from the attempt's own goroutine.
-func (p *progress) enter(s step) {
-	p.mu.Lock()
-	p.step = s
-	p.mu.Unlock()
-}
-
-func (p *progress) gotConn(httptrace.GotConnInfo) {
-	p.mu.Lock()
-	p.hasConn, p.step, p.started = true, stepWrite, time.Now()
-	p.mu.Unlock()
-}
-
-func (p *progress) wroteRequest(info httptrace.WroteRequestInfo) {
-	p.mu.Lock()
-	if info.Err == nil && p.step == stepWrite {
-		p.step = stepHeaders
-	}
-	p.mu.Unlock()
-}
-
-func (p *progress) gotFirstByte() {
-	p.mu.Lock()
-	p.timings.FirstByte = time.Since(p.started)
-	p.mu.Unlock()
-}
-
-// dialStep begins a step of a dial, unless the attempt has got a connection from
-// elsewhere and no longer waits for this one.
-func (p *progress) dialStep(s step) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.hasConn {
-		p.step, p.started = s, time.Now()
-	}
-}
-
-// dialStepDone ends it. After an error the attempt stays at the step: that is
-// where it failed, also if the deadline is what failed it.
-func (p *progress) dialStepDone(s step, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.hasConn || p.step != s {
+// leave ends a step. After an error the attempt stays at the step: that is where
+// it failed, also if the deadline is what failed it.
+func (d *dialling) leave(s step, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.over || d.step != s {
 		return
 	}
-	switch took := time.Since(p.started); s {
+	switch took := time.Since(d.started); s {
 	case stepResolve:
-		p.timings.DNS = took
+		d.timings.DNS = took
 	case stepTLS:
-		p.timings.TLS = took
+		d.timings.TLS = took
 	}
 	if err == nil {
-		p.step = stepConnect
+		d.step = stepConnect
 	}
 }
 
-func (p *progress) connectStart() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.hasConn {
+func (d *dialling) connectStart() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.over {
 		return
 	}
-	if p.dialling++; p.timings.Connect == 0 && p.dialling == 1 {
-		p.step, p.started = stepConnect, time.Now()
+	if d.racing++; d.timings.Connect == 0 && d.racing == 1 {
+		d.step, d.started = stepConnect, time.Now()
 	}
 }
 
 // connectDone counts from the first connect to the first one that succeeds; of
 // several that fail, to the last.
-func (p *progress) connectDone(error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.dialling--; !p.hasConn && p.step == stepConnect {
-		p.timings.Connect = time.Since(p.started)
+func (d *dialling) connectDone() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.racing--; !d.over && d.step == stepConnect {
+		d.timings.Connect = time.Since(d.started)
 	}
 }
 
-// snapshot returns where the attempt stands, and its timings up to now.
-func (p *progress) snapshot() (step, posthaste.Timings) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	t := p.timings
-	t.Total = time.Since(p.began)
-	return p.step, t
+// end tells the attempt how far the dial came, and stops listening to stragglers.
+func (d *dialling) end(p *progress) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.over = true
+	p.step = d.step
+	p.timings.DNS, p.timings.Connect, p.timings.TLS = d.timings.DNS, d.timings.Connect, d.timings.TLS
 }

@@ -1,14 +1,12 @@
 package deliver
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"strings"
-	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -18,7 +16,7 @@ import (
 
 // answered completes the result of an attempt whose response arrived whole.
 func (p *progress) answered(r Result) Result {
-	_, r.Timings = p.snapshot()
+	r.Timings = p.total()
 	switch status := r.StatusCode; {
 	case status < 200 || status > 599: // 101 among them: nobody asked for another protocol
 		r.Cause, r.Error = posthaste.CauseBadResponse, fmt.Sprintf("status %d is no answer to a POST", status)
@@ -30,8 +28,8 @@ func (p *progress) answered(r Result) Result {
 
 // failed completes the result of an attempt that err ended.
 func (p *progress) failed(ctx context.Context, r Result, err error) Result {
-	var at step
-	at, r.Timings = p.snapshot()
+	at := p.step
+	r.Timings = p.total()
 	if ctx.Err() != nil || isTimeout(err) {
 		r.Cause, r.Error = timeoutCauses[at], p.describeTimeout(ctx, at)
 	} else {
@@ -79,8 +77,7 @@ func causeOf(at step, err error) posthaste.Cause {
 	case stepWrite:
 		return posthaste.CauseWrite
 	}
-	// net/http has no error value for it; a test watches the words.
-	if at == stepHeaders && strings.Contains(err.Error(), "server response headers exceeded") {
+	if errors.Is(err, errHeadersTooLarge) {
 		return posthaste.CauseTooLarge
 	}
 	return posthaste.CauseBadResponse
@@ -106,7 +103,7 @@ func describe(at step, err error) string {
 		text = op.Err.Error()
 	}
 	switch {
-	case at >= stepHeaders && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)):
+	case at >= stepWrite && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)):
 		text = "the receiver closed the connection"
 	default:
 		text = strings.TrimPrefix(strings.TrimPrefix(text, "net/http: "), "http: ")
@@ -129,35 +126,4 @@ func printable(s string) string {
 		s = strings.ToValidUTF8(s[:maxErrorBytes-len("…")], "") + "…"
 	}
 	return s
-}
-
-// buffers are what response bodies are read into: most are empty or tiny, and a
-// fresh 16 KiB for each attempt would be most of its garbage.
-var buffers = sync.Pool{New: func() any { return new([posthaste.MaxResponseBodyBytes]byte) }}
-
-// readBody returns the first 16 KiB, and reads on to the end, so that the
-// connection can be used again, or to maxDrainBytes.
-func readBody(body io.Reader) ([]byte, error) {
-	buf := buffers.Get().(*[posthaste.MaxResponseBodyBytes]byte)
-	defer buffers.Put(buf)
-	var n int
-	var err error
-	for n < len(buf) && err == nil {
-		var m int
-		m, err = body.Read(buf[n:])
-		n += m
-	}
-	var kept []byte
-	if n > 0 {
-		kept = bytes.Clone(buf[:n])
-	}
-	for total := n; err == nil && total < maxDrainBytes; { // at the limit without io.EOF: Close drops the connection
-		var m int
-		m, err = body.Read(buf[:min(len(buf), maxDrainBytes-total)])
-		total += m
-	}
-	if err == io.EOF {
-		err = nil
-	}
-	return kept, err
 }

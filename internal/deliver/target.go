@@ -3,9 +3,16 @@ package deliver
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"net"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
+
+	"golang.org/x/net/idna"
 
 	"github.com/posthaste-dev/posthaste"
 	"github.com/posthaste-dev/posthaste/signature"
@@ -15,10 +22,16 @@ import (
 // laid out, its keys prepared. Make one for each version of an endpoint and each
 // set of secrets, and use it for all attempts. Safe for concurrent use.
 type Target struct {
-	url      *url.URL
-	plain    bool // http:
-	timeout  time.Duration
-	header   http.Header // the endpoint's own headers; shared, never changed
+	to      destination
+	timeout time.Duration
+
+	// What never changes in a request: its first line, Host, and the endpoint's
+	// own headers, whose canonical names are in own. Of those, a traceparent is
+	// apart, as it gives way to that of an event.
+	head  []byte
+	trace []byte
+	own   map[string]bool
+
 	standard *signature.Standard
 	hex      *signature.Hex // exactly one of the two is set
 	names    posthaste.SignatureHeaders
@@ -34,25 +47,60 @@ func NewTarget(d posthaste.Definition, secrets []string) (*Target, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare the endpoint: %w", err)
 	}
-	t := &Target{
-		url: u, plain: u.Scheme == "http", timeout: time.Duration(d.Retry.Timeout),
-		header: make(http.Header, len(d.Headers)),
-	}
+	t := &Target{to: destinationOf(u), timeout: time.Duration(d.Retry.Timeout), own: map[string]bool{}}
 	if t.timeout <= 0 {
 		return nil, fmt.Errorf("prepare the endpoint: timeout %s is not positive", t.timeout)
+	}
+	if t.head, err = requestLine(u); err != nil {
+		return nil, fmt.Errorf("prepare the endpoint: %w", err)
 	}
 	if err := t.prepareSignature(d.Signature, secrets); err != nil {
 		return nil, fmt.Errorf("prepare the endpoint: %w", err)
 	}
-	for name, value := range d.Headers {
-		if err := CheckHeader(name, value); err != nil {
-			return nil, fmt.Errorf("prepare the endpoint: %w", err)
-		}
-		if canonical := http.CanonicalHeaderKey(name); !t.named[canonical] {
-			t.header[canonical] = []string{value}
-		}
+	if err := t.prepareHeaders(d.Headers); err != nil {
+		return nil, fmt.Errorf("prepare the endpoint: %w", err)
 	}
 	return t, nil
+}
+
+func (t *Target) prepareHeaders(headers map[string]string) error {
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		value := headers[name]
+		if err := CheckHeader(name, value); err != nil {
+			return err
+		}
+		canonical := http.CanonicalHeaderKey(name)
+		if t.own[canonical] || t.named[canonical] {
+			continue
+		}
+		t.own[canonical] = true
+		switch canonical {
+		case canonicalTrace:
+			t.trace = appendLine(nil, canonical, value)
+		case "User-Agent": // an empty one sends none
+			t.head = appendOurs(t.head, canonical, value)
+		default:
+			t.head = appendLine(t.head, canonical, value)
+		}
+	}
+	return nil
+}
+
+// destinationOf takes the address that net/http would dial.
+func destinationOf(u *url.URL) destination {
+	plain := u.Scheme == "http"
+	host, port := u.Hostname(), u.Port()
+	if port == "" && plain {
+		port = "80"
+	} else if port == "" {
+		port = "443"
+	}
+	if strings.IndexFunc(host, func(r rune) bool { return r >= utf8.RuneSelf }) >= 0 {
+		if ascii, err := idna.Lookup.ToASCII(host); err == nil {
+			host = ascii
+		}
+	}
+	return destination{plain: plain, address: net.JoinHostPort(host, port)}
 }
 
 func (t *Target) prepareSignature(s posthaste.Signature, secrets []string) (err error) {
@@ -84,7 +132,7 @@ func nameSet(n posthaste.SignatureHeaders) (map[string]bool, error) {
 		if err := CheckHeader(name, ""); err != nil {
 			return nil, err
 		}
-		if set[canonical] || canonical == "User-Agent" || canonical == idempotencyKey {
+		if set[canonical] || canonical == "User-Agent" || canonical == "Idempotency-Key" {
 			return nil, fmt.Errorf("header %q cannot carry a part of the signature: it has another use", name)
 		}
 		set[canonical] = true

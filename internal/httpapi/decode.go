@@ -39,7 +39,7 @@ const maxDecodeProblems = 100
 // CodeInvalid or CodeUnsupported with every problem and its path, such as
 // retry.schedule[2].
 func decode(body []byte, target, defaults any, later map[string]laterField) error {
-	if err := checkJSON(body); err != nil {
+	if err := checkJSON("the body", body); err != nil {
 		return err
 	}
 	d := decoder{later: later}
@@ -47,19 +47,20 @@ func decode(body []byte, target, defaults any, later map[string]laterField) erro
 	return posthaste.Invalid(d.problems)
 }
 
-func checkJSON(body []byte) error {
+// checkJSON returns nil for a JSON text in UTF-8, whatever is in it. what names it.
+func checkJSON(what string, text []byte) error {
 	unreadable := func(message, hint string) error {
-		return &posthaste.Error{Code: posthaste.CodeUnreadable, Message: "the body " + message, Hint: hint}
+		return &posthaste.Error{Code: posthaste.CodeUnreadable, Message: what + " " + message, Hint: hint}
 	}
-	if len(bytes.TrimSpace(body)) == 0 {
+	if len(bytes.TrimSpace(text)) == 0 {
 		return unreadable("is empty", "send a JSON object")
 	}
-	if !utf8.Valid(body) {
+	if !utf8.Valid(text) {
 		return unreadable("is not UTF-8", "send JSON in UTF-8")
 	}
-	if !json.Valid(body) {
+	if !json.Valid(text) {
 		var ignored json.RawMessage
-		err := json.Unmarshal(body, &ignored)
+		err := json.Unmarshal(text, &ignored)
 		where := ""
 		if s, ok := errors.AsType[*json.SyntaxError](err); ok {
 			where = fmt.Sprintf(" (byte %d: %s)", s.Offset, s.Error())

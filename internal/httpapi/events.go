@@ -23,18 +23,16 @@ const (
 	headerIdempotencyKey = "Idempotency-Key"
 	prefixCloudEvents    = "Ce-"
 	prefixOurs           = "Posthaste-"
+
+	paramType = "type" // in the query
 )
 
 // acceptEvent is the hot path, some 12,000 times a second: everything but the
 // body is in the headers, so that the body needs no reading, is kept byte for
 // byte, and may be of any type.
 func (a *api) acceptEvent(c *call) error {
-	s, err := readSubmission(c.r)
+	s, err := a.readSubmission(c)
 	if err != nil {
-		return err
-	}
-	s.Tenant = c.tenant
-	if s.Event.Payload, err = a.readBody(c, a.MaxPayloadBytes); err != nil {
 		return err
 	}
 	receipt, err := a.Pipeline.Accept(c.r.Context(), s)
@@ -54,54 +52,117 @@ type receiptBody struct {
 }
 
 func answerReceipt(c *call, r pipeline.Receipt) {
-	status := http.StatusAccepted
-	if r.Duplicate {
-		status = http.StatusOK
-	}
-	// Types and ids have no character that JSON escapes.
-	b := make([]byte, 0, 192)
-	b = append(append(b, `{"id":"`...), r.ID.Print(posthaste.KindEvent)...)
-	b = append(append(b, `","type":"`...), r.Type...)
-	b = strconv.AppendInt(append(b, `","deliveries":`...), int64(r.Deliveries), 10)
-	b = append(strconv.AppendBool(append(b, `,"duplicate":`...), r.Duplicate), "}\n"...)
+	b := appendReceipt(append(make([]byte, 0, 192), '{'), r)
+	b = append(b, "}\n"...)
 	h := c.Header()
 	h["Content-Type"] = []string{"application/json"}
 	h["Content-Length"] = []string{strconv.Itoa(len(b))}
-	c.WriteHeader(status)
+	c.WriteHeader(statusOf(r))
 	_, _ = c.Write(b)
 }
 
-// readSubmission reads everything about an event but its payload. It looks at
-// each header once, and refuses what it does not know of ours.
-func readSubmission(r *http.Request) (pipeline.Submission, error) {
+func statusOf(r pipeline.Receipt) int {
+	if r.Duplicate {
+		return http.StatusOK
+	}
+	return http.StatusAccepted
+}
+
+// appendReceipt writes the members of a receiptBody. Types and ids have no
+// character that JSON escapes.
+func appendReceipt(b []byte, r pipeline.Receipt) []byte {
+	b = append(append(b, `"id":"`...), r.ID.Print(posthaste.KindEvent)...)
+	b = append(append(b, `","type":"`...), r.Type...)
+	b = strconv.AppendInt(append(b, `","deliveries":`...), int64(r.Deliveries), 10)
+	return strconv.AppendBool(append(b, `,"duplicate":`...), r.Duplicate)
+}
+
+// readSubmission reads an event. What is wrong in the headers is answered before
+// the body is read, except where the body has more to say about the event.
+func (a *api) readSubmission(c *call) (in pipeline.Submission, err error) {
 	var s submissionReader
-	s.Event.Source = "api"
-	for name, values := range r.Header {
-		s.header(name, values)
+	s.Tenant, s.Event.Source = c.tenant, sourceAPI
+	s.readHeaders(c.r)
+	if !s.structured {
+		if s.binary != nil {
+			s.takeCloudEvent(s.binary)
+		}
+		if err := s.end(); err != nil {
+			return in, err
+		}
 	}
-	s.query(r.URL.RawQuery)
-	if s.Event.Type == "" && !s.typeGiven {
-		s.report(headerEventType, "is missing", "name the event's type in this header or as ?type=")
+	if s.Event.Payload, err = a.readBody(c, a.MaxPayloadBytes); err != nil {
+		return in, err
 	}
-	if len(s.problems) > 0 {
-		slices.SortStableFunc(s.problems, func(a, b posthaste.Problem) int { return strings.Compare(a.Field, b.Field) })
-		return s.Submission, posthaste.Invalid(s.problems)
+	if s.structured {
+		text := s.Event.Payload
+		if err := checkJSON("the body", text); err != nil {
+			return in, err
+		}
+		s.readStructured(text[skipSpace(text, 0):])
+		if err := s.end(); err != nil {
+			return in, err
+		}
 	}
 	return s.Submission, nil
 }
 
+// sourceAPI is the source of all that comes in here.
+const sourceAPI = "api"
+
+// submissionReader gathers an event from the parts of a request or of a line,
+// and everything that is wrong with them.
 type submissionReader struct {
 	pipeline.Submission
-	typeGiven bool // also a bad one
-	problems  []posthaste.Problem
+	typeGiven  bool   // also a bad one
+	typeFrom   string // what gave it, in words
+	typeHidden bool   // in a body that is not understood
+	structured bool   // a CloudEvent whose attributes are in the body
+	binary     *cloudEvent
+	forwards   forwards
+	problems   []posthaste.Problem
+}
+
+// readHeaders reads everything about an event but its body. It looks at each header
+// once, and refuses what it does not know of ours.
+func (s *submissionReader) readHeaders(r *http.Request) {
+	for name, values := range r.Header {
+		s.header(name, values)
+	}
+	s.query(r.URL.RawQuery)
+	if s.structured && s.Event.ContentEncoding != "" && s.Event.ContentEncoding != "identity" {
+		s.unsupported("Content-Encoding", "hides the attributes of a structured CloudEvent", "send it as it is, or in binary mode")
+	}
+}
+
+// end returns what was found to be wrong, in an order of its own: that of
+// headers is lost.
+func (s *submissionReader) end() error {
+	if !s.typeGiven && !s.typeHidden {
+		s.report(headerEventType, "is missing", "name the event's type in this header or as ?type=")
+	}
+	if len(s.Event.Headers) > 0 {
+		s.endForward(prefixForward + "*")
+	}
+	if len(s.problems) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(s.problems, func(a, b posthaste.Problem) int { return strings.Compare(a.Field, b.Field) })
+	return posthaste.Invalid(s.problems)
 }
 
 func (s *submissionReader) report(field, message, hint string) {
-	s.problems = append(s.problems, posthaste.Problem{Field: field, Message: message, Hint: hint})
+	s.add(posthaste.Problem{Field: field, Message: message, Hint: hint})
 }
 
 func (s *submissionReader) unsupported(field, message, hint string) {
-	s.problems = append(s.problems, posthaste.Problem{Field: field, Message: message, Hint: hint, Code: posthaste.CodeUnsupported})
+	s.add(posthaste.Problem{Field: field, Message: message, Hint: hint, Code: posthaste.CodeUnsupported})
+}
+
+func (s *submissionReader) add(p posthaste.Problem) {
+	if len(s.problems) < maxDecodeProblems {
+		s.problems = append(s.problems, p)
+	}
 }
 
 func (s *submissionReader) header(name string, values []string) {
@@ -109,7 +170,7 @@ func (s *submissionReader) header(name string, values []string) {
 	switch name {
 	case headerEventType:
 		if len(values) != 1 {
-			s.typeGiven = true
+			s.typeGiven, s.typeFrom = true, "the first one"
 			s.report(name, "is given more than once", "give it once")
 			return
 		}
@@ -120,8 +181,8 @@ func (s *submissionReader) header(name string, values []string) {
 		e.OrderKey = s.oneNotEmpty(name, values, posthaste.MaxOrderKeyBytes)
 	case "Content-Type":
 		e.ContentType = s.one(name, values, posthaste.MaxContentTypeBytes)
-		if mediaType, _, _ := strings.Cut(e.ContentType, ";"); strings.HasPrefix(strings.ToLower(strings.TrimSpace(mediaType)), "application/cloudevents") {
-			s.unsupported(name, "names a CloudEvent, which is not understood yet", "send the payload with its own content type, and the type in "+headerEventType)
+		if isCloudEventType(e.ContentType) {
+			s.setMode(name, e.ContentType)
 		}
 	case "Content-Encoding":
 		e.ContentEncoding = s.one(name, values, posthaste.MaxContentTypeBytes)
@@ -140,11 +201,13 @@ func (s *submissionReader) header(name string, values []string) {
 	default:
 		switch {
 		case strings.HasPrefix(name, prefixForward):
-			s.unsupported(name, "is not built yet", "leave it out, or set the header on the endpoint")
+			for _, value := range values {
+				s.forward(name, name[len(prefixForward):], value)
+			}
 		case strings.HasPrefix(name, prefixOurs):
 			s.report(name, "is not a header of Posthaste", "see /docs for those of this request")
 		case strings.HasPrefix(name, prefixCloudEvents):
-			s.unsupported(name, "belongs to a CloudEvent, which is not understood yet", "leave it out, and send the type in "+headerEventType)
+			s.ceHeader(name, values)
 		}
 	}
 }
@@ -174,15 +237,19 @@ func (s *submissionReader) oneNotEmpty(name string, values []string, maxBytes in
 	return s.one(name, values, maxBytes)
 }
 
-// setType takes the type from the header or the query, in either order.
+// setType takes the type from one of the places where it may stand. Where it
+// stands in several they have to agree.
 func (s *submissionReader) setType(field, eventType string) {
 	if s.typeGiven {
 		if eventType != s.Event.Type {
-			s.report(field, "says another type than the header "+headerEventType, "give the type in one place")
+			s.report(field, "says another type than "+s.typeFrom, "give the type in one place")
 		}
 		return
 	}
-	s.typeGiven = true
+	s.typeGiven, s.typeFrom = true, "the header "+headerEventType
+	if field == paramType {
+		s.typeFrom = "?type="
+	}
 	s.problems = append(s.problems, posthaste.ValidateType(field, eventType)...)
 	s.Event.Type = eventType
 }
@@ -190,14 +257,18 @@ func (s *submissionReader) setType(field, eventType string) {
 func (s *submissionReader) setEndpoints(values []string) {
 	for _, value := range values {
 		for one := range strings.SplitSeq(value, ",") { // a proxy may join repeated headers into one (RFC 9110, section 5.3)
-			id, err := posthaste.ParseID(posthaste.KindEndpoint, strings.Trim(one, " \t"))
-			switch {
-			case err != nil:
-				s.report(headerEndpoint, "is not the id of an endpoint", err.Error())
-			case !slices.Contains(s.Endpoints, id):
-				s.Endpoints = append(s.Endpoints, id)
-			}
+			s.addEndpoint(headerEndpoint, strings.Trim(one, " \t"))
 		}
+	}
+}
+
+func (s *submissionReader) addEndpoint(field, text string) {
+	id, err := posthaste.ParseID(posthaste.KindEndpoint, text)
+	switch {
+	case err != nil:
+		s.report(field, "is not the id of an endpoint", err.Error())
+	case !slices.Contains(s.Endpoints, id):
+		s.Endpoints = append(s.Endpoints, id)
 	}
 }
 
@@ -212,7 +283,7 @@ func (s *submissionReader) query(raw string) {
 	}
 	for name, given := range values {
 		switch {
-		case name != "type":
+		case name != paramType:
 			s.report(join("", name), "is not a parameter", "this path takes type; all else is in headers")
 		case len(given) > 1:
 			s.typeGiven = true

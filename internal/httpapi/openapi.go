@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -26,6 +27,9 @@ type operation struct {
 	params             []param
 	in                 any      // the JSON that is read, nil for none
 	required           []string // of its fields
+	inType             string   // its content type, where it is not application/json
+	inAlso             string   // another content type that is read, of no schema of ours
+	inText             string   // about the body
 	rawBody            bool     // any bytes are read
 	status             int      // of success
 	out                any      // the JSON that is answered, nil for none
@@ -233,9 +237,14 @@ func headerParam(name, text string) *huma.Param {
 func (d *describer) body(o operation) *huma.RequestBody {
 	schema := d.in.Schema(reflect.TypeOf(o.in), true, "")
 	d.required[strings.TrimPrefix(schema.Ref, schemaPrefix)] = o.required
-	return &huma.RequestBody{
-		Required: len(o.required) > 0, Content: map[string]*huma.MediaType{"application/json": {Schema: schema}},
+	body := &huma.RequestBody{
+		Description: o.inText, Required: len(o.required) > 0,
+		Content: map[string]*huma.MediaType{cmp.Or(o.inType, "application/json"): {Schema: schema}},
 	}
+	if o.inAlso != "" {
+		body.Content[o.inAlso] = &huma.MediaType{}
+	}
+	return body
 }
 
 func (d *describer) addSuccess(op *huma.Operation, o operation) {

@@ -34,18 +34,38 @@ var (
 		tag: "Events", summary: "Accept an event",
 		text: "Answers 202 once the event and its deliveries are committed to disk. Repeat a request that was answered with 503 or not at all " +
 			"with the same Idempotency-Key: it is stored once. 200 says that it had been stored before. " +
-			"An unknown header that begins with Posthaste- is refused.",
+			"An unknown header that begins with Posthaste- is refused. " +
+			"CloudEvents 1.0 are understood in binary mode (ce- headers) and in structured mode (application/cloudevents+json): the attributes id, source, " +
+			"specversion and type are required, and the event is delivered in the mode that it came in, with the very bytes of its body. " +
+			"Its idempotency key is its source, a space and its id, or sha256: and the SHA-256 of that in hex where it is longer than 255 bytes.",
 		params: []param{
 			{name: "type", text: "The event's type, where the header is not given"},
 			{name: headerEventType, in: "header", text: "The event's type: 1 to 128 of a-z A-Z 0-9 . _ - / :"},
 			{name: headerIdempotencyKey, in: "header", text: "1 to 255 bytes. A second event with it is not stored"},
 			{name: headerEndpoint, in: "header", text: "Only to these endpoints, whatever they subscribe to", repeats: true},
+			{name: prefixForward + "*", in: "header", text: "Sent on with each delivery, under the name that follows the prefix: Posthaste-Forward-X-Trace: abc becomes X-Trace: abc. " +
+				"20 headers and 4 KiB at most; none that belongs to the connection (Host, Transfer-Encoding …), Content-*, Authorization, Cookie, webhook-*, posthaste-* or ce-*", repeats: true},
 			{name: headerOrderKey, in: "header", text: "1 to 255 bytes, kept with the event"},
 			{name: "Content-Encoding", in: "header", text: "Kept, and sent on"},
-			{name: "traceparent", in: "header", text: "W3C Trace Context: kept, and sent on"},
+			{name: "traceparent", in: "header", text: "W3C Trace Context: kept, and sent on. One that is not valid is ignored; the extension of that name of a CloudEvent goes before it"},
+			{name: "ce-id", in: "header", text: "Of a CloudEvent in binary mode: required there, as are ce-source, ce-specversion and ce-type. All ce- headers are sent on"},
+			{name: "ce-source", in: "header", text: "A URI reference"},
+			{name: "ce-specversion", in: "header", text: "1.0"},
+			{name: "ce-type", in: "header", text: "The event's type. Where it is also given in another place, the two have to agree"},
 		},
 		rawBody: true, status: 202, also: 200, out: receiptBody{},
 		codes: []posthaste.Code{posthaste.CodeIdempotencyMismatch, posthaste.CodeOverloaded},
+	}
+	acceptBatchOperation = operation{
+		tag: "Events", summary: "Accept a batch of events",
+		text: "Lines stand alone: each is answered as if it had come by itself, and one that is wrong harms no other. All that are accepted are one commit, " +
+			"and are on disk when the answer comes. Results are in the order of the lines; blank lines are skipped and have none. " +
+			"An answer other than 200 means that no line is known to be accepted; 503 is one, where none could be taken at the moment.",
+		params: []param{{name: "traceparent", in: "header", text: "W3C Trace Context: of each line that has none of its own"}},
+		in:     batchLine{}, required: []string{"type"}, inType: "application/x-ndjson", inAlso: mediaBatched,
+		inText: "JSON in lines, 1,000 lines and 8 MiB at most; the schema is a line's. Or, as application/cloudevents-batch+json, an array of CloudEvents, " +
+			"each of which is delivered as application/cloudevents+json, as it stands in the array.",
+		status: 200, out: batchBody{}, codes: []posthaste.Code{posthaste.CodeOverloaded},
 	}
 	listEventsOperation = operation{
 		tag: "Events", summary: "List events", status: 200, out: page[eventBody]{},

@@ -70,25 +70,31 @@ func explain(err error) *posthaste.Error {
 
 // refuse answers with a problem. It is the only place that does.
 func (c *call) refuse(err error) {
-	e := explain(err)
 	c.failure = err
-	a, known := answers[e.Code]
-	if !known {
-		a = answers[posthaste.CodeInternal]
-	}
+	body := c.problem(err)
 	h := c.Header()
-	if a.retryAfter > 0 {
-		h.Set("Retry-After", strconv.Itoa(a.retryAfter))
+	if seconds := answers[body.Code].retryAfter; seconds > 0 {
+		h.Set("Retry-After", strconv.Itoa(seconds))
 	}
-	if a.status == http.StatusUnauthorized {
+	if body.Status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", `Bearer realm="posthaste"`)
 	}
 	h.Del("ETag")
 	h.Set("Content-Type", "application/problem+json")
-	c.write(a.status, errorBody{
+	c.write(body.Status, body)
+}
+
+// problem is an error as the API shows it: as an answer, or as that to a line of a batch.
+func (c *call) problem(err error) errorBody {
+	e := explain(err)
+	a, known := answers[e.Code]
+	if !known {
+		a = answers[posthaste.CodeInternal]
+	}
+	return errorBody{
 		Type: "urn:posthaste:error:" + string(e.Code), Title: a.title, Status: a.status, Detail: e.Message,
 		Code: e.Code, Hint: e.Hint, RequestID: c.id, Errors: e.Problems,
-	})
+	}
 }
 
 func notFound(what string) error {

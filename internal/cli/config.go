@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"io"
+
+	"github.com/posthaste-dev/posthaste/internal/config"
+)
+
+type configCommand struct {
+	Print   configPrint   `cmd:"" help:"Print the settings that serve would have with these flags, and where each comes from. Secrets are masked."`
+	Default configDefault `cmd:"" help:"Print a configuration file that explains every setting and sets none."`
+}
+
+type configPrint struct {
+	config.Flags
+	JSON bool `name:"json" help:"Print JSON, one object a line."`
+}
+
+// Run prints the effective configuration, also one that has mistakes: what is in
+// force helps to find them.
+func (c *configPrint) Run(s Streams) error {
+	values, mistakes := c.Effective()
+	if c.JSON {
+		for _, v := range values {
+			if err := printJSON(s.Stdout, v); err != nil {
+				return err
+			}
+		}
+		return mistakes
+	}
+	rows := [][]string{{"SETTING", "VALUE", "FROM"}}
+	for _, v := range values {
+		from := string(v.Source)
+		if v.From != "" {
+			from += " " + v.From
+		}
+		value := v.Value
+		if value == "" {
+			value = "-"
+		}
+		rows = append(rows, []string{v.Setting, printable(value), from})
+	}
+	if err := columns(s.Stdout, rows); err != nil {
+		return err
+	}
+	return mistakes
+}
+
+type configDefault struct{}
+
+// Run prints the default file.
+func (configDefault) Run(s Streams) error {
+	_, err := io.WriteString(s.Stdout, config.DefaultFile)
+	return err
+}

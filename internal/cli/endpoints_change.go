@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+
+	"github.com/posthaste-dev/posthaste/client"
+)
+
+type endpointsUpdate struct {
+	remote
+	ID          string   `arg:"" help:"Id of the endpoint."`
+	URL         string   `placeholder:"URL" help:"Where events are sent."`
+	Types       []string `placeholder:"PATTERN" help:"Event types: exact, a prefix such as invoice.*, or *."`
+	Description *string  `placeholder:"TEXT" help:"For people."`
+	Enabled     *bool    `negatable:"" help:"Take events, or with --no-enabled make no more deliveries."`
+	Patch       string   `placeholder:"@FILE|-|JSON" help:"JSON Merge Patch with any fields, such as {\"retry\":{\"timeout\":\"5s\"}}; null is the default."`
+}
+
+// Run changes an endpoint.
+func (c *endpointsUpdate) Run(ctx context.Context, s Streams) error {
+	patch, err := c.patch(s)
+	if err != nil {
+		return err
+	}
+	api, err := c.client()
+	if err != nil {
+		return err
+	}
+	e, err := api.Endpoints.Update(ctx, c.ID, patch)
+	if err != nil {
+		return err
+	}
+	return printEndpoint(c.printer(s), e)
+}
+
+// patch puts the flags over what --patch gives.
+func (c *endpointsUpdate) patch(s Streams) (map[string]any, error) {
+	patch := map[string]any{}
+	if c.Patch != "" {
+		raw, err := readData(c.Patch, s.Stdin)
+		if err != nil {
+			return nil, err
+		}
+		var fields map[string]json.RawMessage // numbers keep their digits
+		if err := json.Unmarshal(raw, &fields); err != nil {
+			return nil, usageError{"--patch is not a JSON object: " + err.Error()}
+		}
+		for name, value := range maps.All(fields) {
+			patch[name] = value
+		}
+	}
+	if c.URL != "" {
+		patch["url"] = c.URL
+	}
+	if c.Types != nil {
+		patch["event_types"] = c.Types
+	}
+	if c.Description != nil {
+		patch["description"] = *c.Description
+	}
+	if c.Enabled != nil {
+		patch["enabled"] = *c.Enabled
+	}
+	if len(patch) == 0 {
+		return nil, usageError{"nothing is to be changed: name a field, or give a --patch"}
+	}
+	return patch, nil
+}
+
+type endpointsPause struct {
+	remote
+	ID string `arg:"" help:"Id of the endpoint."`
+}
+
+// Run pauses an endpoint.
+func (c *endpointsPause) Run(ctx context.Context, s Streams) error {
+	api, err := c.client()
+	if err != nil {
+		return err
+	}
+	e, err := api.Endpoints.Pause(ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	return printEndpoint(c.printer(s), e)
+}
+
+type endpointsResume struct {
+	remote
+	ID string `arg:"" help:"Id of the endpoint."`
+}
+
+// Run ends a pause.
+func (c *endpointsResume) Run(ctx context.Context, s Streams) error {
+	api, err := c.client()
+	if err != nil {
+		return err
+	}
+	e, err := api.Endpoints.Resume(ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	return printEndpoint(c.printer(s), e)
+}
+
+type endpointsTest struct {
+	remote
+	ID   string `arg:"" help:"Id of the endpoint."`
+	Type string `placeholder:"TYPE" help:"Type of the event. Default: posthaste.test."`
+	Data string `placeholder:"@FILE|-|JSON" help:"Payload, any JSON. Default: a message that says what it is."`
+}
+
+// Run sends a test event.
+func (c *endpointsTest) Run(ctx context.Context, s Streams) error {
+	event := client.TestEvent{Type: c.Type}
+	if c.Data != "" {
+		payload, err := readData(c.Data, s.Stdin)
+		if err != nil {
+			return err
+		}
+		if !json.Valid(payload) {
+			return usageError{"--data is not JSON, which the payload of a test has to be"}
+		}
+		event.Payload = payload
+	}
+	api, err := c.client()
+	if err != nil {
+		return err
+	}
+	receipt, err := api.Endpoints.Test(ctx, c.ID, event)
+	if err != nil {
+		return err
+	}
+	return printReceipt(c.printer(s), receipt)
+}

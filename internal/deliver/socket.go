@@ -1,0 +1,114 @@
+package deliver
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"syscall"
+)
+
+// socket is a TCP connection that can be looked at without waiting. TLS reads
+// through it; plain HTTP goes to the connection itself.
+//
+// What crypto/tls has read ahead of us is out of sight, so the socket keeps
+// count of TLS records: if all that was read are whole records, and crypto/tls
+// asks for more, then nothing is left over inside of it.
+type socket struct {
+	*net.TCPConn
+	raw syscall.RawConn
+
+	isPolling bool // Read does not wait
+	header    [recordHeaderBytes]byte
+	have      int // bytes of header
+	left      int // bytes of the record in hand that are still to come
+
+	// One receive without waiting: what it is told and what it tells. In fields,
+	// and the function made once, so that a look leaves no garbage.
+	receive func(fd uintptr) bool
+	buf     []byte
+	flags   int
+	n       int
+	err     error
+}
+
+// recordHeaderBytes: type, version (2), length of what follows (2). RFC 8446,
+// section 5.1.
+const recordHeaderBytes = 5
+
+func newSocket(c net.Conn) (*socket, error) {
+	tcp, ok := c.(*net.TCPConn)
+	if !ok {
+		return nil, errors.New("not a TCP connection")
+	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return nil, fmt.Errorf("reach the socket: %w", err)
+	}
+	s := &socket{TCPConn: tcp, raw: raw}
+	s.receive = func(fd uintptr) bool {
+		s.n, _, s.err = syscall.Recvfrom(int(fd), s.buf, s.flags|syscall.MSG_DONTWAIT)
+		return true // whatever came of it: false would wait
+	}
+	return s, nil
+}
+
+// tryReceive is recv(2) without waiting. The error of an empty socket is EAGAIN.
+func (s *socket) tryReceive(b []byte, flags int) (int, error) {
+	s.buf, s.flags = b, flags
+	err := s.raw.Read(s.receive)
+	s.buf = nil
+	if err != nil {
+		return 0, err
+	}
+	return max(s.n, 0), s.err
+}
+
+// isSilent reports whether the other side has neither sent anything nor closed
+// the connection.
+func (s *socket) isSilent() bool {
+	var one [1]byte
+	_, err := s.tryReceive(one[:], syscall.MSG_PEEK)
+	return err == syscall.EAGAIN
+}
+
+// isSilentAbove is isSilent for the connection that reads through s. A session
+// ticket that came late is taken in by the way.
+func (s *socket) isSilentAbove(tls net.Conn) bool {
+	s.isPolling = true
+	defer func() { s.isPolling = false }()
+	var one [1]byte
+	n, err := tls.Read(one[:])
+	return n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && s.left == 0 && s.have == 0
+}
+
+// Read is for crypto/tls, which goes on after a timeout as if nothing had been.
+func (s *socket) Read(b []byte) (n int, err error) {
+	if !s.isPolling {
+		n, err = s.TCPConn.Read(b)
+	} else if n, err = s.tryReceive(b, 0); err == syscall.EAGAIN {
+		err = os.ErrDeadlineExceeded
+	} else if n == 0 && err == nil {
+		err = io.EOF
+	}
+	s.count(b[:n])
+	return n, err
+}
+
+// count follows the bytes of a stream through its records.
+func (s *socket) count(b []byte) {
+	for len(b) > 0 {
+		if s.left > 0 {
+			n := min(s.left, len(b))
+			s.left -= n
+			b = b[n:]
+			continue
+		}
+		n := copy(s.header[s.have:], b)
+		b = b[n:]
+		if s.have += n; s.have == len(s.header) {
+			s.have, s.left = 0, int(s.header[3])<<8|int(s.header[4])
+		}
+	}
+}
