@@ -11,6 +11,8 @@ type Endpoint struct {
 	ID      ID
 	Version int // rises with every change; attempts name the version they used
 	Definition
+	UID            string            // its owner's own id for it, unique among the tenant's living ones; "" for none
+	Metadata       map[string]string // its owner's own words on it; Posthaste reads none of them
 	Paused         bool
 	Disabled       bool
 	DisabledReason string // "" unless disabled

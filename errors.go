@@ -22,6 +22,7 @@ const (
 	CodeEndpointDeleted     Code = "endpoint_deleted"     // 409: the endpoint of the delivery is gone
 	CodeConflict            Code = "conflict"             // 409: an object of that name exists
 	CodeExpiredEvent        Code = "expired_event"        // 410: the event is past its retention
+	CodePreconditionFailed  Code = "precondition_failed"  // 412: the object is not at the version that If-Match names
 	CodeTooLarge            Code = "too_large"            // 413
 	CodeInvalid             Code = "invalid"              // 422: understood, but wrong
 	CodeUnsupported         Code = "unsupported"          // 422: a field that is not built yet

@@ -7,8 +7,13 @@ import (
 
 // Tenant is one customer of the operator; it owns endpoints and events.
 type Tenant struct {
-	Name      string
+	Name      string            // its key; never changes, and is never given to another
+	UID       string            // the operator's own id for it; "" for none
+	Metadata  map[string]string // the operator's own words on it
+	Version   int               // rises with every change
 	CreatedAt time.Time
+	UpdatedAt time.Time
+	DeletedAt time.Time // zero unless deleted; a tombstone stays, and its history with it
 }
 
 // The tenants that exist from the start. TenantOperator holds the operator's

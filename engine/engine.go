@@ -74,6 +74,10 @@ type Config struct {
 	// AllowHTTP says where endpoints may be http. Default: nowhere.
 	AllowHTTP PlainHTTP
 
+	// Endpoint is kept under the uid [EndpointUID]: made by New, and brought up to
+	// date by a later one. Default: none.
+	Endpoint Endpoint
+
 	// MaxInFlight is the number of attempts under way at once. Default: 512.
 	MaxInFlight int
 
@@ -192,6 +196,9 @@ func New(ctx context.Context, config Config) (*Engine, error) {
 	})
 	if err != nil {
 		return nil, err
+	}
+	if err := e.keepEndpoint(ctx); err != nil {
+		return nil, fmt.Errorf("keep the endpoint of the configuration: %w", err)
 	}
 	return e, nil
 }

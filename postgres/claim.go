@@ -127,7 +127,7 @@ func (db *DB) claim(ctx context.Context, p store.ClaimParams, want []store.Claim
 	if len(p.Tenants) > 0 {
 		queueNewer(batch, p.Tenants, &newer)
 	}
-	if err := db.hot.SendBatch(ctx, batch).Close(); err != nil {
+	if err := db.hot.Run(ctx, batch); err != nil {
 		return nil, nil, 0, err
 	}
 	if fenced {

@@ -13,33 +13,34 @@ import (
 
 func TestConformance(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Database {
-		db, url := open(t)
-		return storetest.Database{
-			Store: db,
-			Another: func(t *testing.T) store.Store {
-				other, err := Open(t.Context(), Config{URL: url})
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() {
-					if err := other.Close(); err != nil {
-						t.Error(err)
-					}
-				})
-				return other
-			},
-			Wipe: func(t *testing.T, table string) { exec(t, db, "delete from "+table) },
-			AgeBeat: func(t *testing.T, epoch store.Epoch, by time.Duration) {
-				exec(t, db, "update replicas set beat_at = beat_at - $2 where epoch = $1", int32(epoch), by.Microseconds())
-			},
-			StrayDue: func(t *testing.T, key store.DueKey) {
-				exec(t, db, "insert into due (endpoint, due_at, delivery) values ($1, $2, $3)",
-					int32(key.Endpoint), micros(key.DueAt), [16]byte(key.Delivery))
-			},
-			DueRows: func(t *testing.T) map[posthaste.ID]int { return dueRows(t, db) },
-			Break:   func(t *testing.T, damage storetest.Damage, id posthaste.ID) { damageDelivery(t, db, damage, id) },
-		}
+		_, url := open(t)
+		return conformant(t, Config{URL: url}, func(*testing.T, *DB) {})
 	})
+}
+
+// conformant is a migrated database and all that the suite does to it. opened is
+// called with each handle.
+func conformant(t *testing.T, c Config, opened func(*testing.T, *DB)) storetest.Database {
+	connect := func(t *testing.T) *DB {
+		db := connectWith(t, c)
+		opened(t, db)
+		return db
+	}
+	db := connect(t)
+	return storetest.Database{
+		Store:   db,
+		Another: func(t *testing.T) store.Store { return connect(t) },
+		Wipe:    func(t *testing.T, table string) { exec(t, db, "delete from "+table) },
+		AgeBeat: func(t *testing.T, epoch store.Epoch, by time.Duration) {
+			exec(t, db, "update replicas set beat_at = beat_at - $2 where epoch = $1", int32(epoch), by.Microseconds())
+		},
+		StrayDue: func(t *testing.T, key store.DueKey) {
+			exec(t, db, "insert into due (endpoint, due_at, delivery) values ($1, $2, $3)",
+				int32(key.Endpoint), micros(key.DueAt), [16]byte(key.Delivery))
+		},
+		DueRows: func(t *testing.T) map[posthaste.ID]int { return dueRows(t, db) },
+		Break:   func(t *testing.T, damage storetest.Damage, id posthaste.ID) { damageDelivery(t, db, damage, id) },
+	}
 }
 
 func damageDelivery(t *testing.T, db *DB, damage storetest.Damage, id posthaste.ID) {

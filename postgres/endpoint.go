@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/posthaste-dev/posthaste"
 	"github.com/posthaste-dev/posthaste/internal/store"
@@ -16,7 +16,7 @@ import (
 // endpointColumns are what readEndpoint reads of a row p of endpoints. The
 // secrets come along as arrays, so that an endpoint and its secrets are of one snapshot.
 const endpointColumns = `p.no, p.tenant, p.id, p.version, p.definition, p.paused, p.disabled, p.disabled_reason,
-	p.created_at, p.updated_at, p.deleted_at,
+	p.created_at, p.updated_at, p.deleted_at, p.uid, p.metadata,
 	array(select s.no from endpoint_secrets s where s.endpoint = p.no order by s.no),
 	array(select s.sealed from endpoint_secrets s where s.endpoint = p.no order by s.no),
 	array(select s.key_id from endpoint_secrets s where s.endpoint = p.no order by s.no),
@@ -27,11 +27,11 @@ const endpointColumns = `p.no, p.tenant, p.id, p.version, p.definition, p.paused
 // has misses nothing.
 const createEndpointSQL = `
 with routed as (
-	update tenants set routing_version = routing_version + 1 where no = $1
+	update tenants set routing_version = routing_version + 1 where no = $1 and deleted_at = 0
 	returning routing_version),
 made as (
-	insert into endpoints (id, tenant, routing_version, paused, disabled, disabled_reason, created_at, updated_at, definition)
-	select $2, $1, routing_version, $3, $4, $5, $6, $6, $7 from routed
+	insert into endpoints (id, tenant, routing_version, paused, disabled, disabled_reason, created_at, updated_at, definition, uid, metadata)
+	select $2, $1, routing_version, $3, $4, $5, $6, $6, $7, $12, $13 from routed
 	returning no),
 versioned as (
 	insert into endpoint_versions (endpoint, version, created_at, definition)
@@ -47,9 +47,9 @@ func (db *DB) CreateEndpoint(ctx context.Context, p store.CreateEndpointParams) 
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	e := p.Endpoint
-	definition, err := json.Marshal(e.Definition)
+	definition, metadata, err := encodeEndpoint(e)
 	if err != nil {
-		return store.EndpointRow{}, fmt.Errorf("encode the definition of an endpoint: %w", err)
+		return store.EndpointRow{}, err
 	}
 	n := len(p.Secrets)
 	no, sealed, keyID, expires := int4Column(n), byteColumn(n, 128), textColumn(n), int8Column(n)
@@ -61,10 +61,12 @@ func (db *DB) CreateEndpoint(ctx context.Context, p store.CreateEndpointParams) 
 	}
 	var made int32
 	err = db.side.QueryRow(ctx, createEndpointSQL, int32(p.Tenant), [16]byte(e.ID), e.Paused, e.Disabled, e.DisabledReason,
-		micros(e.CreatedAt), string(definition), no, sealed, keyID, expires).Scan(&made)
+		micros(e.CreatedAt), definition, no, sealed, keyID, expires, e.UID, metadata).Scan(&made)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		err = store.ErrNotFound // no such tenant
+	case isUIDTaken(err):
+		err = store.ErrTaken
 	case hasState(err, stateUniqueViolation):
 		err = store.ErrConflict
 	}
@@ -72,6 +74,23 @@ func (db *DB) CreateEndpoint(ctx context.Context, p store.CreateEndpointParams) 
 		return store.EndpointRow{}, fail("create an endpoint", err)
 	}
 	return db.EndpointByNo(ctx, store.EndpointNo(made))
+}
+
+func encodeEndpoint(e posthaste.Endpoint) (definition, metadata string, err error) {
+	raw, err := json.Marshal(e.Definition)
+	if err == nil {
+		metadata, err = metadataJSON(e.Metadata)
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("encode the definition of an endpoint: %w", err)
+	}
+	return string(raw), metadata, nil
+}
+
+// isUIDTaken reports whether another living endpoint of the tenant has the uid.
+func isUIDTaken(err error) bool {
+	answer, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && answer.Code == stateUniqueViolation && answer.ConstraintName == "endpoints_by_uid"
 }
 
 // The endpoint is locked before the tenant, and the tenant only if the endpoint
@@ -88,7 +107,7 @@ routed as (
 changed as (
 	update endpoints p
 	set version = p.version + 1, routing_version = r.routing_version, paused = $4, disabled = $5, disabled_reason = $6,
-		updated_at = $7, definition = $8
+		updated_at = $7, definition = $8, uid = $9, metadata = $10
 	from routed r, present c where p.no = c.no
 	returning p.no, p.version),
 versioned as (
@@ -101,15 +120,18 @@ func (db *DB) UpdateEndpoint(ctx context.Context, p store.UpdateEndpointParams) 
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	e := p.Endpoint
-	definition, err := json.Marshal(e.Definition)
+	definition, metadata, err := encodeEndpoint(e)
 	if err != nil {
-		return store.EndpointRow{}, fmt.Errorf("encode the definition of an endpoint: %w", err)
+		return store.EndpointRow{}, err
 	}
 	var no int32
 	err = db.side.QueryRow(ctx, updateEndpointSQL, int32(p.Tenant), [16]byte(e.ID), p.FromVersion,
-		e.Paused, e.Disabled, e.DisabledReason, micros(e.UpdatedAt), string(definition)).Scan(&no)
-	if errors.Is(err, pgx.ErrNoRows) {
-		err = db.whyUnchanged(ctx, p)
+		e.Paused, e.Disabled, e.DisabledReason, micros(e.UpdatedAt), definition, e.UID, metadata).Scan(&no)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		err = db.whyUnchanged(ctx, p.Tenant, e.ID)
+	case isUIDTaken(err):
+		err = store.ErrTaken
 	}
 	if err != nil {
 		return store.EndpointRow{}, fail("change an endpoint", err)
@@ -118,12 +140,12 @@ func (db *DB) UpdateEndpoint(ctx context.Context, p store.UpdateEndpointParams) 
 }
 
 // whyUnchanged says why no endpoint stood at the expected version.
-func (db *DB) whyUnchanged(ctx context.Context, p store.UpdateEndpointParams) error {
-	row, err := db.Endpoint(ctx, p.Tenant, p.Endpoint.ID)
+func (db *DB) whyUnchanged(ctx context.Context, tenant store.TenantNo, id posthaste.ID) error {
+	row, err := db.Endpoint(ctx, tenant, id)
 	switch {
 	case err != nil:
 		return err
-	case !row.DeletedAt.IsZero():
+	case row.Tenant != tenant || !row.DeletedAt.IsZero():
 		return store.ErrNotFound
 	default:
 		return store.ErrConflict
@@ -132,23 +154,25 @@ func (db *DB) whyUnchanged(ctx context.Context, p store.UpdateEndpointParams) er
 
 const deleteEndpointSQL = `
 with present as materialized (
-	select no from endpoints where tenant = $1 and id = $2 and deleted_at = 0 for update),
+	select no from endpoints
+	where tenant = $1 and id = $2 and deleted_at = 0 and ($4 = 0 or version = $4)
+	for update),
 routed as (
 	update tenants set routing_version = routing_version + 1
 	where no = $1 and exists (select from present)
 	returning routing_version)
-update endpoints p set deleted_at = $3, updated_at = $3, routing_version = r.routing_version
+update endpoints p set version = p.version + 1, deleted_at = $3, updated_at = $3, routing_version = r.routing_version
 from routed r, present c where p.no = c.no
 returning p.no`
 
 // DeleteEndpoint implements store.Endpoints.
-func (db *DB) DeleteEndpoint(ctx context.Context, tenant store.TenantNo, id posthaste.ID, now time.Time) error {
+func (db *DB) DeleteEndpoint(ctx context.Context, p store.DeleteEndpointParams) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	var no int32
-	err := db.side.QueryRow(ctx, deleteEndpointSQL, int32(tenant), [16]byte(id), micros(now)).Scan(&no)
+	err := db.side.QueryRow(ctx, deleteEndpointSQL, int32(p.Tenant), [16]byte(p.ID), micros(p.Now), p.FromVersion).Scan(&no)
 	if errors.Is(err, pgx.ErrNoRows) {
-		err = store.ErrNotFound
+		err = db.whyUnchanged(ctx, p.Tenant, p.ID)
 	}
 	if err != nil {
 		return fail("delete an endpoint", err)
@@ -157,17 +181,35 @@ func (db *DB) DeleteEndpoint(ctx context.Context, tenant store.TenantNo, id post
 }
 
 const (
-	endpointSQL      = `select ` + endpointColumns + ` from endpoints p where p.tenant = $1 and p.id = $2`
-	endpointByNoSQL  = `select ` + endpointColumns + ` from endpoints p where p.no = $1`
-	listEndpointsSQL = `
+	endpointSQL      = `select ` + endpointColumns + ` from endpoints p where ($1 = 0 or p.tenant = $1) and p.id = $2`
+	endpointByUIDSQL = `
 select ` + endpointColumns + ` from endpoints p
-where p.tenant = $1 and p.deleted_at = 0 and p.id < $2
-order by p.id desc limit $3`
+where p.tenant = $1 and p.uid = $2 and p.uid <> '' and p.deleted_at = 0`
+	endpointByNoSQL = `select ` + endpointColumns + ` from endpoints p where p.no = $1`
+
+	listEndpointsTail = ` order by p.id desc limit $3`
+	listEndpointsSQL  = `
+select ` + endpointColumns + ` from endpoints p
+where p.tenant = $1 and p.id < $2 and p.deleted_at = 0` + listEndpointsTail
+	listEveryEndpointSQL = `
+select ` + endpointColumns + ` from endpoints p
+where p.tenant = $1 and p.id < $2` + listEndpointsTail
+	listTenantsEndpointsSQL = `
+select ` + endpointColumns + ` from endpoints p
+where $1::int4 = 0 and p.id < $2 and p.deleted_at = 0` + listEndpointsTail
+	listEveryonesEndpointsSQL = `
+select ` + endpointColumns + ` from endpoints p
+where $1::int4 = 0 and p.id < $2` + listEndpointsTail
 )
 
 // Endpoint implements store.Endpoints.
 func (db *DB) Endpoint(ctx context.Context, tenant store.TenantNo, id posthaste.ID) (store.EndpointRow, error) {
 	return db.endpoint(ctx, endpointSQL, int32(tenant), [16]byte(id))
+}
+
+// EndpointByUID implements store.Endpoints.
+func (db *DB) EndpointByUID(ctx context.Context, tenant store.TenantNo, uid string) (store.EndpointRow, error) {
+	return db.endpoint(ctx, endpointByUIDSQL, int32(tenant), uid)
 }
 
 // EndpointByNo implements store.Endpoints.
@@ -188,7 +230,11 @@ func (db *DB) endpoint(ctx context.Context, sql string, args ...any) (store.Endp
 
 // ListEndpoints implements store.Endpoints.
 func (db *DB) ListEndpoints(ctx context.Context, p store.ListEndpointsParams) ([]store.EndpointRow, error) {
-	rows, err := db.endpoints(ctx, listEndpointsSQL, int32(p.Tenant), before(p.Before), p.Limit)
+	sql := map[[2]bool]string{ // all tenants, deleted ones too: each has its index
+		{false, false}: listEndpointsSQL, {false, true}: listEveryEndpointSQL,
+		{true, false}: listTenantsEndpointsSQL, {true, true}: listEveryonesEndpointsSQL,
+	}[[2]bool{p.Tenant == 0, p.Deleted}]
+	rows, err := db.endpoints(ctx, sql, int32(p.Tenant), before(p.Before), p.Limit)
 	if err != nil {
 		return nil, fail("list endpoints", err)
 	}
@@ -215,7 +261,7 @@ func (db *DB) endpoints(ctx context.Context, sql string, args ...any) ([]store.E
 // One statement, hence one snapshot. A tenant without changes is one row without
 // an endpoint.
 const routingSQL = `
-select t.routing_version, ` + endpointColumns + `
+select t.routing_version, t.deleted_at, ` + endpointColumns + `
 from tenants t left join endpoints p on p.tenant = t.no and p.routing_version > $2
 where t.no = $1
 order by p.no`
@@ -225,12 +271,12 @@ func (db *DB) Routing(ctx context.Context, tenant store.TenantNo, since int64) (
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	var routing store.Routing
-	found := false
+	found, deleted := false, int64(0)
 	rows, err := db.side.Query(ctx, routingSQL, int32(tenant), since)
 	if err == nil {
 		var e endpointScan
-		_, err = pgx.ForEachRow(rows, append([]any{&routing.Version}, e.targets()...), func() error {
-			found = true
+		_, err = pgx.ForEachRow(rows, append([]any{&routing.Version, &deleted}, e.targets()...), func() error {
+			found, routing.DeletedAt = true, timeAt(deleted)
 			if e.no == nil {
 				return nil
 			}
@@ -273,9 +319,9 @@ func (db *DB) Definition(ctx context.Context, endpoint store.EndpointNo, version
 type endpointScan struct {
 	no, tenant, version       *int32
 	id                        *[16]byte
-	definition                []byte
+	definition, metadata      []byte
 	paused, disabled          *bool
-	reason                    *string
+	reason, uid               *string
 	created, updated, deleted *int64
 	secretNos                 []int32
 	sealed                    [][]byte
@@ -286,7 +332,7 @@ type endpointScan struct {
 func (s *endpointScan) targets() []any {
 	return []any{
 		&s.no, &s.tenant, &s.id, &s.version, &s.definition, &s.paused, &s.disabled, &s.reason,
-		&s.created, &s.updated, &s.deleted, &s.secretNos, &s.sealed, &s.keyIDs, &s.expires,
+		&s.created, &s.updated, &s.deleted, &s.uid, &s.metadata, &s.secretNos, &s.sealed, &s.keyIDs, &s.expires,
 	}
 }
 
@@ -296,10 +342,14 @@ func (s *endpointScan) row() (store.EndpointRow, error) {
 		Endpoint: posthaste.Endpoint{
 			ID: *s.id, Version: int(*s.version), Paused: *s.paused, Disabled: *s.disabled, DisabledReason: *s.reason,
 			CreatedAt: timeAt(*s.created), UpdatedAt: timeAt(*s.updated), DeletedAt: timeAt(*s.deleted),
+			UID: *s.uid,
 		},
 	}
 	if err := json.Unmarshal(s.definition, &row.Definition); err != nil {
 		return row, undecodable(fmt.Sprintf("the definition of endpoint %d", row.No), err)
+	}
+	if err := json.Unmarshal(s.metadata, &row.Metadata); err != nil {
+		return row, undecodable(fmt.Sprintf("the metadata of endpoint %d", row.No), err)
 	}
 	for i, no := range s.secretNos {
 		row.Secrets = append(row.Secrets, store.SealedSecret{

@@ -20,6 +20,7 @@ const (
 	stateUniqueViolation = "23505"
 	stateDuplicateTable  = "42P07"
 	stateLockTimeout     = "55P03"
+	stateProtocol        = "08P01" // of PgBouncer: whatever it does not like
 )
 
 // fail says what was attempted, and wraps [store.ErrUnavailable] where the
@@ -36,7 +37,7 @@ func fail(what string, err error) error {
 // refused connection, a deadline) leaves open whether the statement was
 // committed, so everything counts that isn't known to be an answer.
 func isUnavailable(err error) bool {
-	for _, verdict := range []error{pgx.ErrNoRows, store.ErrFenced, store.ErrNotFound, store.ErrConflict, store.ErrForeignSchema} {
+	for _, verdict := range []error{pgx.ErrNoRows, store.ErrFenced, store.ErrNotFound, store.ErrConflict, store.ErrTaken, store.ErrForeignSchema} {
 		if errors.Is(err, verdict) {
 			return false
 		}
@@ -83,6 +84,19 @@ func hasState(err error, state string) bool {
 func isMissingPartition(err error) bool {
 	answer, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && answer.Code == stateCheckViolation && answer.ConstraintName == ""
+}
+
+// orPooler explains what PgBouncer says to a session's settings where it was not
+// expected. It is no passing trouble, though PgBouncer calls every error fatal.
+func orPooler(err error) error {
+	answer, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok || answer.Code != stateProtocol || !strings.Contains(answer.Message, "startup parameter") {
+		return err
+	}
+	return &posthaste.Error{
+		Code: posthaste.CodeInternal, Message: "a pooler refuses the session: " + answer.Message,
+		Hint: "give the URL of the server itself as --db-direct, and in --db no parameters that the pooler doesn't know", Err: err,
+	}
 }
 
 // bounded gives ctx a deadline if it has none: no call may hang for ever on a

@@ -12,7 +12,7 @@ import (
 // of deliveries and the event's type.
 const (
 	deliveryColumns = `d.id, p.id, coalesce(d.type, e.type), d.state, d.owner <> 0, d.attempts, d.failures, d.run_at, d.expires_at, d.due_at,
-	d.finished_at, d.reason, d.last_outcome, d.endpoint, a.error`
+	d.finished_at, d.reason, d.last_outcome, d.endpoint, a.error, d.tenant`
 	deliveryJoins = `
 left join lateral (select id from endpoints where no = d.endpoint limit 1) p on true
 left join lateral (select error from attempts where delivery = d.id and number = d.attempts limit 1) a on true`
@@ -42,7 +42,7 @@ func readDelivery(raw [][]byte) store.DeliveryRow {
 			RunAt: timeAt(time(7)), ExpiresAt: timeAt(time(8)), FinishedAt: timeAt(time(10)),
 			Reason: posthaste.Reason(int2(11)), LastOutcome: posthaste.Outcome(int2(12)),
 		},
-		Endpoint: store.EndpointNo(int4(13)), LastError: string(raw[14]),
+		Endpoint: store.EndpointNo(int4(13)), LastError: string(raw[14]), Tenant: store.TenantNo(int4(15)),
 	}
 	if raw[1] != nil {
 		row.EndpointID = posthaste.ID(raw[1])
@@ -56,7 +56,7 @@ func readDelivery(raw [][]byte) store.DeliveryRow {
 const deliverySQL = `
 select ` + deliveryColumns + `
 from (
-	select d.*, null::text as type from deliveries d where d.tenant = $1 and d.id = $2) d` + withType + deliveryJoins
+	select d.*, null::text as type from deliveries d where ($1 = 0 or d.tenant = $1) and d.id = $2) d` + withType + deliveryJoins
 
 // Delivery implements store.Reading.
 func (db *DB) Delivery(ctx context.Context, tenant store.TenantNo, id posthaste.ID) (store.DeliveryRow, error) {
@@ -116,12 +116,18 @@ order by d.nth`
 	listByEventSQL = listHead + `
 			select d.id as event, d.id as place, row_number() over (order by d.id desc) as nth, ` + typeIfAsked + `, d.*
 			from deliveries d
-			where d.tenant = $1 and d.id >= $2 and d.id < $3 and d.id > $9 and d.id <= $10` + listTail
+			where ($1 = 0 or d.tenant = $1) and d.id >= $2 and d.id < $3 and d.id > $9 and d.id <= $10` + listTail
+
+	// Of all tenants, the dead too: dead is by tenant first.
+	listAllSQL = listHead + `
+			select d.id as event, d.id as place, row_number() over (order by d.id desc) as nth, ` + typeIfAsked + `, d.*
+			from deliveries d
+			where $1::int4 = 0 and d.id >= $2 and d.id < $3` + listTail
 
 	listByEndpointSQL = listHead + `
 			select d.id as event, d.id as place, row_number() over (order by d.id desc) as nth, ` + typeIfAsked + `, d.*
 			from deliveries d
-			where d.tenant = $1 and d.endpoint = $8 and (d.endpoint, d.id) >= ($8, $2) and (d.endpoint, d.id) < ($8, $3)` + listTail
+			where ($1 = 0 or d.tenant = $1) and d.endpoint = $8 and (d.endpoint, d.id) >= ($8, $2) and (d.endpoint, d.id) < ($8, $3)` + listTail
 
 	listDeadHead = listHead + `
 			select x.delivery as event, x.delivery as place, row_number() over (order by x.delivery desc) as nth, ` + typeIfAsked + `, d.*
@@ -129,7 +135,7 @@ order by d.nth`
 			left join lateral (select * from deliveries where id = x.delivery limit 1) d on true
 			where x.delivery >= $2 and x.delivery < $3`
 	listDeadSQL           = listDeadHead + ` and x.tenant = $1` + listTail
-	listDeadByEndpointSQL = listDeadHead + ` and x.tenant + 0 = $1 and x.endpoint = $8` + listTail
+	listDeadByEndpointSQL = listDeadHead + ` and ($1 = 0 or x.tenant + 0 = $1) and x.endpoint = $8` + listTail
 )
 
 // How many rows a page of deliveries looks at: at most store.MaxExamined, and no
@@ -153,10 +159,12 @@ func listPlan(p store.ListDeliveriesParams) (sql string, args []any) {
 		return listByEventSQL, append(args, [16]byte(p.Event.Event()), [16]byte(p.Event.Delivery(posthaste.MaxNumber)))
 	case dead && p.Endpoint != 0:
 		return listDeadByEndpointSQL, args
-	case dead:
+	case dead && p.Tenant != 0:
 		return listDeadSQL, args
 	case p.Endpoint != 0:
 		return listByEndpointSQL, args
+	case p.Tenant == 0:
+		return listAllSQL, args
 	default:
 		return listByTenantSQL, args
 	}

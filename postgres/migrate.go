@@ -36,9 +36,9 @@ func (db *DB) SchemaSQL() string { return initialMigration }
 func (db *DB) Migrate(ctx context.Context) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	conn, err := pgx.ConnectConfig(ctx, db.direct)
+	conn, err := pgx.ConnectConfig(ctx, db.direct.config)
 	if err != nil {
-		return fail("connect to migrate the database", err)
+		return fail("connect to migrate the database", orPooler(err))
 	}
 	defer hangUp(ctx, conn)
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return migrate(ctx, tx) })

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/posthaste-dev/posthaste"
 	"github.com/posthaste-dev/posthaste/internal/store"
@@ -26,9 +25,18 @@ type Config struct {
 	// Default: what the environment says (PGHOST and its like).
 	URL string
 
-	// DirectURL is the address for migrations and for LISTEN, which need a
-	// session of their own where URL leads through a transaction pooler.
-	// Default: URL.
+	// DirectURL is the address of the same database without the transaction pooler
+	// (PgBouncer and its like) that URL leads through. Migrations, LISTEN and the lock on
+	// the replica's name need a session of their own and use it: it takes one connection
+	// for the life of a replica, and one more while the schema is made or checked.
+	//
+	// If it differs from URL, a pooler is assumed to be in between, and nothing is expected
+	// of the sessions behind URL: no statement is prepared by name, no startup parameter
+	// is sent but application_name, and every statement goes with its settings in
+	// a transaction of its own. PgBouncer needs pool_mode = transaction (or session) and
+	// nothing else; versions before 1.21 will do. Without a pooler leave it empty: prepared
+	// statements cost the server a good deal less.
+	// Default: URL, and no pooler.
 	DirectURL string
 
 	// MaxConns is how many connections are held at most, without the one that
@@ -56,9 +64,9 @@ const (
 // DB is a database that Posthaste runs on. It implements internal/store.Store,
 // and is safe for concurrent use.
 type DB struct {
-	hot    *pgxpool.Pool // accept, claim, settle, beat
-	side   *pgxpool.Pool // reads, repair, upkeep
-	direct *pgx.ConnConfig
+	hot    *pool // accept, claim, settle, beat
+	side   *pool // reads, repair, upkeep
+	direct *direct
 	tag    string // tells the hints of this process from those of others
 
 	purge struct { // where the walk over idempotency goes on
@@ -76,12 +84,12 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	if maxConns < minMaxConns {
 		return nil, fmt.Errorf("open the database: MaxConns is %d, want %d or more", c.MaxConns, minMaxConns)
 	}
-	direct, err := pgx.ParseConfig(cmp.Or(c.DirectURL, c.URL))
+	config, err := pgx.ParseConfig(cmp.Or(c.DirectURL, c.URL))
 	if err != nil {
 		return nil, fmt.Errorf("read the database's direct URL: %w", err)
 	}
-	db := &DB{direct: direct, tag: rand.Text()[:8]}
-	configure(direct, c, sideSettings)
+	configure(config, c, sideSettings.with(sessionSettings).with(directSettings))
+	db := &DB{direct: &direct{config: config}, tag: rand.Text()[:8]}
 	hotConns := max(minHotConns, maxConns/3)
 	if db.hot, err = newPool(ctx, c, hotConns, hotSettings); err != nil {
 		return nil, err
@@ -97,43 +105,8 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	return db, nil
 }
 
-// settings are what a pool's sessions are started with. They travel in the
-// startup packet: behind a transaction pooler that drops them everything still
-// works, only with plans of the server's own choice.
-type settings map[string]string
-
-// Both pools. Cached plans are made once, for any parameters: often on an empty
-// table, whose sequential scan would then stay for ever, so there must be none.
-// Its other alternatives, the planner may choose.
-var hotSettings = settings{
-	"application_name":                    "posthaste",
-	"synchronous_commit":                  "on", // 202 means on disk, whatever the server's default is
-	"default_transaction_isolation":       "read committed",
-	"enable_seqscan":                      "off",
-	"enable_hashjoin":                     "off",
-	"enable_mergejoin":                    "off",
-	"enable_bitmapscan":                   "off", // would sort what the index has in order
-	"jit":                                 "off",
-	"plan_cache_mode":                     "force_generic_plan",
-	"statement_timeout":                   "15s",
-	"idle_in_transaction_session_timeout": "5s", // a vanished machine holds no lock for long
-	"tcp_keepalives_idle":                 "5",
-	"tcp_keepalives_interval":             "2",
-	"tcp_keepalives_count":                "3",
-	"tcp_user_timeout":                    "10000",
-}
-
-// Chores may take longer, and give up a lock that they don't get soon: what
-// queues behind their wait is the way of an event.
-var sideSettings = func() settings {
-	s := settings{}
-	for k, v := range hotSettings {
-		s[k] = v
-	}
-	s["statement_timeout"] = "60s"
-	s["lock_timeout"] = "2s"
-	return s
-}()
+// pooled reports whether URL leads through a pooler.
+func (c Config) pooled() bool { return c.DirectURL != "" && c.DirectURL != c.URL }
 
 // configure adds to a connection's configuration what we need of each.
 func configure(cc *pgx.ConnConfig, c Config, s settings) {
@@ -141,27 +114,10 @@ func configure(cc *pgx.ConnConfig, c Config, s settings) {
 	// The settings of the same name are the server's side of it.
 	dialer := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}}
 	cc.DialFunc = dialer.DialContext
+	cc.RuntimeParams["application_name"] = "posthaste"
 	for name, value := range s {
 		cc.RuntimeParams[name] = value
 	}
-}
-
-func newPool(ctx context.Context, c Config, maxConns int, s settings) (*pgxpool.Pool, error) {
-	pc, err := pgxpool.ParseConfig(c.URL)
-	if err != nil {
-		return nil, fmt.Errorf("read the database's URL: %w", err)
-	}
-	configure(pc.ConnConfig, c, s)
-	pc.MaxConns = int32(maxConns)
-	pc.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
-		registerColumns(conn)
-		return nil
-	}
-	pool, err := pgxpool.NewWithConfig(ctx, pc)
-	if err != nil {
-		return nil, fail("open the database", err)
-	}
-	return pool, nil
 }
 
 const versionSQL = `select current_setting('server_version_num')::int4, current_setting('server_version')`
@@ -172,7 +128,7 @@ func (db *DB) checkVersion(ctx context.Context) error {
 	var number int
 	var version string
 	if err := db.side.QueryRow(ctx, versionSQL).Scan(&number, &version); err != nil {
-		return fail("open the database", err)
+		return fail("open the database", orPooler(err))
 	}
 	if number < minVersion {
 		return &posthaste.Error{
@@ -204,6 +160,7 @@ func (db *DB) Ping(ctx context.Context) error {
 
 // Close releases the connections. It waits for calls under way.
 func (db *DB) Close() error {
+	db.direct.close()
 	db.hot.Close()
 	db.side.Close()
 	return nil

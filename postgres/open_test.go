@@ -50,7 +50,12 @@ func open(tb testing.TB) (*DB, string) {
 // connect opens a database and closes it after the test.
 func connect(tb testing.TB, url string) *DB {
 	tb.Helper()
-	db, err := Open(tb.Context(), Config{URL: url})
+	return connectWith(tb, Config{URL: url})
+}
+
+func connectWith(tb testing.TB, c Config) *DB {
+	tb.Helper()
+	db, err := Open(tb.Context(), c)
 	if err != nil {
 		tb.Fatal(err)
 	}

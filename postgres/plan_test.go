@@ -20,7 +20,7 @@ var hot = []string{
 	"accept", "existing", "mine", "claim", "load", "settle", "lockDue", "lockDeliveries", "endLate", "revoke",
 	"owned", "ownedDue", "born", "claimed", "freeDue", "dueEndpoints", "endDeleted", "endExpired",
 	"stranded", "repairOwned", "repairUnowned", "verifyDeliveries", "replay", "resend", "event", "attempts", "delivery",
-	"listEvents", "listByTenant", "listByEvent", "listByEndpoint", "listDead", "listDeadByEndpoint",
+	"listEvents", "listAll", "listByTenant", "listByEvent", "listByEndpoint", "listDead", "listDeadByEndpoint",
 }
 
 // walks read due from its start to its end, by its key: what an epoch owns there

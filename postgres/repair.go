@@ -41,7 +41,7 @@ func (db *DB) Replay(ctx context.Context, p store.ReplayParams) error {
 	batch.Queue(horizonLockSQL)
 	batch.Queue(replaySQL, int32(p.Tenant), [16]byte(p.Delivery), micros(p.Now), micros(p.ExpiresAt)).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&revived) })
-	err := db.side.SendBatch(ctx, batch).Close()
+	err := db.side.Run(ctx, batch)
 	if err == nil && revived == 0 {
 		err = db.whyNotReplayed(ctx, p)
 	}
@@ -126,7 +126,7 @@ func (db *DB) Resend(ctx context.Context, p store.ResendParams) (posthaste.ID, e
 	batch.Queue(resendSQL, int32(p.Tenant), [16]byte(p.Event), int32(p.Endpoint), micros(p.Now), micros(p.ExpiresAt),
 		[16]byte(p.Event.Delivery(posthaste.MaxNumber)), posthaste.MaxNumber).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&made) })
-	err := db.side.SendBatch(ctx, batch).Close()
+	err := db.side.Run(ctx, batch)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = db.whyNotResent(ctx, p)
 	}

@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
-	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -13,21 +14,68 @@ import (
 	"github.com/posthaste-dev/posthaste/internal/store"
 )
 
-const registerSQL = `
+const (
+	registerSQL = `
 insert into replicas (name, beat_at, low_water) values ($1, ` + clockSQL + `, $2)
 returning epoch, beat_at`
+
+	// Whoever is registered under the name of the caller is dead, since the
+	// caller holds the lock on it.
+	namesakesSQL = `select epoch, low_water from replicas where name = $1 and epoch <> $2 order by epoch for update`
+)
 
 // Register implements store.Replicas.
 func (db *DB) Register(ctx context.Context, p store.RegisterParams) (store.Registered, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	var epoch int32
-	var now int64
-	err := db.hot.QueryRow(ctx, registerSQL, p.Name, [16]byte(p.LowWater)).Scan(&epoch, &now)
+	var made store.Registered
+	err := db.direct.use(func() error {
+		conn, err := db.direct.hold(ctx, p.Name)
+		if err != nil {
+			return err
+		}
+		err = retryBlocked(ctx, conn, func(tx pgx.Tx) (err error) {
+			made, err = register(ctx, tx, p)
+			return err
+		})
+		db.direct.epoch = made.Epoch
+		return err
+	})
 	if err != nil {
-		return store.Registered{}, fail("register the replica", err)
+		return store.Registered{}, fail("register the replica "+strconv.Quote(p.Name), err)
 	}
-	return store.Registered{Epoch: store.Epoch(epoch), Now: timeAt(now)}, nil
+	return made, nil
+}
+
+func register(ctx context.Context, tx pgx.Tx, p store.RegisterParams) (store.Registered, error) {
+	var made store.Registered
+	var now int64
+	if err := tx.QueryRow(ctx, registerSQL, p.Name, [16]byte(p.LowWater)).Scan((*int32)(&made.Epoch), &now); err != nil {
+		return made, err
+	}
+	made.Now = timeAt(now)
+	rows, err := tx.Query(ctx, namesakesSQL, p.Name, int32(made.Epoch))
+	if err != nil {
+		return made, err
+	}
+	dead, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r store.Replica, err error) {
+		err = row.Scan((*int32)(&r.Epoch), (*[16]byte)(&r.LowWater))
+		return r, err
+	})
+	if err != nil {
+		return made, err
+	}
+	for _, r := range dead {
+		got, err := takeOver(ctx, tx, r, made.Now)
+		if err != nil {
+			return made, err
+		}
+		made.Reclaimed += got.Deliveries
+		made.Endpoints = append(made.Endpoints, got.Endpoints...)
+	}
+	slices.Sort(made.Endpoints)
+	made.Endpoints = slices.Compact(made.Endpoints)
+	return made, nil
 }
 
 const beatSQL = `
@@ -63,7 +111,7 @@ func (db *DB) Beat(ctx context.Context, p store.BeatParams) (store.Beat, error) 
 	if len(p.Tenants) > 0 {
 		queueNewer(batch, p.Tenants, &beat.Newer)
 	}
-	err := db.hot.SendBatch(ctx, batch).Close()
+	err := db.hot.Run(ctx, batch)
 	if err == nil && len(beat.Replicas) == 0 {
 		err = store.ErrFenced
 	}
@@ -146,7 +194,7 @@ func (db *DB) Revoke(ctx context.Context, p store.RevokeParams) (int, error) {
 		batch := &pgx.Batch{}
 		queueLocks(batch, ids)
 		batch.Queue(revokeSQL, micros(p.Now), revokeWaits(), int32(p.Epoch), ids).Query(readRevoked(&revoked, &blocked))
-		if err := db.side.SendBatch(ctx, batch).Close(); err != nil {
+		if err := db.side.Run(ctx, batch); err != nil {
 			return 0, fail(fmt.Sprintf("revoke %d leases", len(p.Deliveries)), err)
 		}
 		if blocked == 0 {
@@ -178,13 +226,14 @@ func (db *DB) Reclaim(ctx context.Context, p store.ReclaimParams) (store.Reclaim
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	var reclaimed store.Reclaimed
-	err := errBlocked
-	for try := 0; try < blockedTries && errors.Is(err, errBlocked); try++ {
-		err = pgx.BeginFunc(ctx, db.side, func(tx pgx.Tx) (err error) {
-			reclaimed, err = reclaim(ctx, tx, p)
-			return err
-		})
-	}
+	err := retryBlocked(ctx, db.side, func(tx pgx.Tx) error {
+		dead := store.Replica{Epoch: p.Dead}
+		err := tx.QueryRow(ctx, silentSQL, int32(p.Dead), micros(p.SeenBeatAt)).Scan((*[16]byte)(&dead.LowWater))
+		if err == nil {
+			reclaimed, err = takeOver(ctx, tx, dead, p.Now)
+		}
+		return err
+	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = store.ErrConflict
 	}
@@ -194,19 +243,30 @@ func (db *DB) Reclaim(ctx context.Context, p store.ReclaimParams) (store.Reclaim
 	return reclaimed, nil
 }
 
-func reclaim(ctx context.Context, tx pgx.Tx, p store.ReclaimParams) (store.Reclaimed, error) {
-	var reclaimed store.Reclaimed
-	var lowWater [16]byte
-	if err := tx.QueryRow(ctx, silentSQL, int32(p.Dead), micros(p.SeenBeatAt)).Scan(&lowWater); err != nil {
-		return reclaimed, err
+// retryBlocked runs f in a transaction, several times if a lease was blocked.
+func retryBlocked(ctx context.Context, on interface {
+	Begin(ctx context.Context) (pgx.Tx, error)
+}, f func(pgx.Tx) error,
+) error {
+	err := errBlocked
+	for try := 0; try < blockedTries && errors.Is(err, errBlocked); try++ {
+		err = pgx.BeginFunc(ctx, on, f)
 	}
+	return err
+}
+
+// takeOver revokes every lease of a dead epoch, whose row is locked, and deletes
+// the row.
+func takeOver(ctx context.Context, tx pgx.Tx, dead store.Replica, now time.Time) (store.Reclaimed, error) {
+	var reclaimed store.Reclaimed
 	var ids []posthaste.ID
 	held := func(rows pgx.Rows) error {
 		return eachRow(rows, func(raw [][]byte) { ids = append(ids, posthaste.ID(raw[0])) })
 	}
+	epoch := int32(dead.Epoch)
 	batch := &pgx.Batch{}
-	batch.Queue(claimedSQL, int32(p.Dead)).Query(held)
-	batch.Queue(bornSQL, lowWater, int32(p.Dead)).Query(held)
+	batch.Queue(claimedSQL, epoch).Query(held)
+	batch.Queue(bornSQL, [16]byte(dead.LowWater), epoch).Query(held)
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return reclaimed, err
 	}
@@ -214,9 +274,9 @@ func reclaim(ctx context.Context, tx pgx.Tx, p store.ReclaimParams) (store.Recla
 	var blocked int
 	batch = &pgx.Batch{}
 	queueLocks(batch, taken)
-	batch.Queue(revokeSQL, micros(p.Now), revokeWaits(), int32(p.Dead), taken).Query(readRevoked(&reclaimed, &blocked))
-	batch.Queue(freeDueSQL, int32(p.Dead))
-	batch.Queue(endReplicaSQL, int32(p.Dead))
+	batch.Queue(revokeSQL, micros(now), revokeWaits(), epoch, taken).Query(readRevoked(&reclaimed, &blocked))
+	batch.Queue(freeDueSQL, epoch)
+	batch.Queue(endReplicaSQL, epoch)
 	err := tx.SendBatch(ctx, batch).Close()
 	if err == nil && blocked > 0 {
 		err = errBlocked // and all of it is undone: the row must not go before the last lease
@@ -246,88 +306,13 @@ func (db *DB) Retire(ctx context.Context, epoch store.Epoch) error {
 	batch := &pgx.Batch{}
 	batch.Queue(retireLockSQL, int32(epoch))
 	batch.Queue(retireSQL, int32(epoch)).QueryRow(func(row pgx.Row) error { return row.Scan(&left) })
-	err := db.side.SendBatch(ctx, batch).Close()
+	err := db.side.Run(ctx, batch)
 	if err == nil && left {
 		err = store.ErrConflict
 	}
 	if err != nil {
 		return fail(fmt.Sprintf("retire epoch %d", epoch), err)
 	}
+	db.direct.release(ctx, epoch)
 	return nil
-}
-
-// wakeChannel is where hints of due work travel. A hint is the sender's tag, a
-// colon, and numbers of endpoints with commas between them.
-const (
-	wakeChannel = "posthaste_due"
-	wakeSQL     = `select pg_notify('` + wakeChannel + `', hint) from unnest($1::text[]) hint`
-	listenSQL   = `listen ` + wakeChannel
-
-	maxHintBytes = 7900 // PostgreSQL takes payloads of less than 8,000
-)
-
-// Wake implements store.Replicas.
-func (db *DB) Wake(ctx context.Context, endpoints []store.EndpointNo) error {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	hints := textColumn(1)
-	hint := []byte(db.tag + ":")
-	start := len(hint)
-	for _, no := range endpoints {
-		if len(hint) > start {
-			hint = append(hint, ',')
-		}
-		hint = strconv.AppendInt(hint, int64(no), 10)
-		if len(hint) > maxHintBytes-16 {
-			hints.text(string(hint))
-			hint = hint[:start]
-		}
-	}
-	if len(hint) > start || hints.n == 0 {
-		hints.text(string(hint))
-	}
-	if _, err := db.side.Exec(ctx, wakeSQL, hints); err != nil {
-		return fail("wake the other replicas", err)
-	}
-	return nil
-}
-
-// Listen implements store.Replicas, on a connection of its own: one that a pool
-// could close, or a pooler could hand to somebody else, would hear nothing.
-func (db *DB) Listen(ctx context.Context, woken func([]store.EndpointNo)) error {
-	conn, err := pgx.ConnectConfig(ctx, db.direct)
-	if err == nil {
-		defer hangUp(ctx, conn)
-		_, err = conn.Exec(ctx, listenSQL)
-	}
-	if err == nil {
-		woken(nil) // what was said before we listened
-	}
-	for err == nil {
-		notice, waitErr := conn.WaitForNotification(ctx)
-		if err = waitErr; err == nil {
-			if endpoints, theirs := db.readHint(notice.Payload); theirs {
-				woken(endpoints)
-			}
-		}
-	}
-	if ctx.Err() != nil {
-		return nil
-	}
-	return fail("listen for other replicas", err)
-}
-
-// readHint returns the endpoints that a hint names, and whether it is of another
-// process. What it can't read, it leaves out: a hint may be lost.
-func (db *DB) readHint(hint string) (endpoints []store.EndpointNo, theirs bool) {
-	tag, list, ok := strings.Cut(hint, ":")
-	if !ok || tag == db.tag {
-		return nil, false
-	}
-	for s := range strings.SplitSeq(list, ",") {
-		if no, err := strconv.ParseInt(s, 10, 32); err == nil {
-			endpoints = append(endpoints, store.EndpointNo(no))
-		}
-	}
-	return endpoints, true
 }

@@ -30,6 +30,10 @@ func (db *DB) Retain(ctx context.Context, p store.RetainParams) (store.Retained,
 	if err == nil {
 		err = db.purgeKeys(ctx, p, &retained)
 	}
+	if err == nil {
+		retained.Secrets, err = db.dropSecrets(ctx, p.Now, p.Limit)
+		retained.More = retained.More || retained.Secrets == p.Limit
+	}
 	if err != nil {
 		return retained, fail("delete what is past its retention", err)
 	}
@@ -86,7 +90,7 @@ func (db *DB) dropDay(ctx context.Context, d day, deadBefore time.Time, limit in
 	batch := &pgx.Batch{}
 	batch.Queue(horizonHoldSQL)
 	batch.Queue(raiseHorizonSQL, [16]byte(d.ceiling()))
-	if err := db.side.SendBatch(ctx, batch).Close(); err != nil {
+	if err := db.side.Run(ctx, batch); err != nil {
 		return false, err
 	}
 	keep, err := db.mustStay(ctx, d, deadBefore)
@@ -121,7 +125,8 @@ func (db *DB) mustStay(ctx context.Context, d day, deadBefore time.Time) (stay b
 	batch.Queue(allowSeqScanSQL)
 	batch.Queue(fmt.Sprintf(mustStaySQL, d.suffix()), micros(deadBefore)).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&stay) })
-	return stay, db.side.SendBatch(ctx, batch).Close()
+	err = db.side.Run(ctx, batch)
+	return stay, err
 }
 
 const purgeDeadSQL = `
@@ -176,7 +181,7 @@ func (db *DB) dropTables(ctx context.Context, d day) (bool, error) {
 		batch := &pgx.Batch{}
 		batch.Queue(briefLockSQL)
 		batch.Queue(fmt.Sprintf(dropDayDDL, d.suffix()))
-		err := db.side.SendBatch(ctx, batch).Close()
+		err := db.side.Run(ctx, batch)
 		if !hasState(err, stateLockTimeout) {
 			return err == nil, err
 		}

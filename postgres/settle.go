@@ -280,7 +280,7 @@ func (db *DB) endLate(ctx context.Context, p store.SettleParams, places []int, m
 		batch := &pgx.Batch{}
 		queueLocks(batch, id)
 		batch.Queue(endLateSQL, micros(p.Now), id, number).QueryRow(func(row pgx.Row) error { return row.Scan(&ended, &blocked) })
-		if err := db.hot.SendBatch(ctx, batch).Close(); err != nil {
+		if err := db.hot.Run(ctx, batch); err != nil {
 			return late, err
 		}
 		if late += ended; blocked == 0 {

@@ -33,11 +33,18 @@ func statements(d day) []statement {
 		{"updateEndpoint", updateEndpointSQL},
 		{"deleteEndpoint", deleteEndpointSQL},
 		{"endpoint", endpointSQL},
+		{"rotateSecret", rotateSecretSQL},
+		{"dropSecrets", dropSecretsSQL},
+		{"endpointByUID", endpointByUIDSQL},
 		{"endpointByNo", endpointByNoSQL},
 		{"listEndpoints", listEndpointsSQL},
+		{"listEveryEndpoint", listEveryEndpointSQL},
+		{"listTenantsEndpoints", listTenantsEndpointsSQL},
+		{"listEveryonesEndpoints", listEveryonesEndpointsSQL},
 		{"routing", routingSQL},
 		{"definition", definitionSQL},
 		{"delivery", deliverySQL},
+		{"listAll", listAllSQL},
 		{"listByTenant", listByTenantSQL},
 		{"listByEvent", listByEventSQL},
 		{"listByEndpoint", listByEndpointSQL},
@@ -61,7 +68,11 @@ func statements(d day) []statement {
 		{"resendLock", resendLockSQL},
 		{"resend", resendSQL},
 		{"whyNotResent", whyNotResentSQL},
+		{"self", selfSQL},
+		{"endSession", endSessionSQL},
+		{"lockName", lockNameSQL},
 		{"register", registerSQL},
+		{"namesakes", namesakesSQL},
 		{"beat", beatSQL},
 		{"owned", ownedSQL},
 		{"ownedDue", ownedDueSQL},
@@ -91,8 +102,15 @@ func statements(d day) []statement {
 		{"repairOwned", repairOwnedSQL},
 		{"repairUnowned", repairUnownedSQL},
 		{"createTenant", createTenantSQL},
+		{"updateTenant", updateTenantSQL},
+		{"lockEndpoints", lockEndpointsSQL},
+		{"deleteTenant", deleteTenantSQL},
+		{"deleteEndpoints", deleteEndpointsSQL},
 		{"tenant", tenantSQL},
+		{"tenantByUID", tenantByUIDSQL},
+		{"tenantByNo", tenantByNoSQL},
 		{"listTenants", listTenantsSQL},
+		{"listEveryTenant", listEveryTenantSQL},
 		{"dueEndpoints", dueEndpointsSQL},
 		{"endDeleted", endDeletedSQL},
 		{"endExpired", endExpiredSQL},
@@ -155,7 +173,7 @@ func TestStatementsAreComplete(t *testing.T) {
 // session returns a connection of its own with the settings of the hot pool.
 func session(t *testing.T, db *DB) *pgx.Conn {
 	t.Helper()
-	config := db.hot.Config().ConnConfig
+	config := db.hot.conns.Config().ConnConfig
 	conn, err := pgx.ConnectConfig(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)

@@ -132,7 +132,7 @@ func (db *DB) RepairStranded(ctx context.Context, p store.RepairStrandedParams) 
 	queueLocks(batch, id)
 	batch.Queue(repairOwnedSQL, micros(p.Now), revokeWaits(), id, owner, due).Query(readRevoked(&revoked, &blocked))
 	batch.Queue(repairUnownedSQL, micros(p.Now), id, owner, due).QueryRow(func(row pgx.Row) error { return row.Scan(&unowned) })
-	if err := db.side.SendBatch(ctx, batch).Close(); err != nil {
+	if err := db.side.Run(ctx, batch); err != nil {
 		return 0, fail(fmt.Sprintf("repair %d stranded deliveries", n), err)
 	}
 	return revoked.Deliveries + unowned, nil

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -142,7 +143,7 @@ func (s *stress) tidy(t *testing.T, db *DB, done <-chan struct{}) {
 			if err := db.side.QueryRow(ctx, "select id from endpoints where no = $1", int32(s.endpoints[2])).Scan(&id); err != nil {
 				t.Error(err)
 			}
-			s.ok(t, "delete an endpoint", db.DeleteEndpoint(ctx, 1, id, time.Now()))
+			s.ok(t, "delete an endpoint", db.DeleteEndpoint(ctx, store.DeleteEndpointParams{Tenant: 1, ID: id, Now: time.Now()}))
 		}
 	}
 }
@@ -163,7 +164,7 @@ type worker struct {
 func (w *worker) step() {
 	ctx := w.t.Context()
 	if w.epoch == 0 {
-		reg, err := w.db.Register(ctx, store.RegisterParams{Name: "worker", LowWater: w.minter.Mint(time.Now())})
+		reg, err := w.db.Register(ctx, store.RegisterParams{Name: fmt.Sprintf("worker %d", w.slot), LowWater: w.minter.Mint(time.Now())})
 		if !w.ok(w.t, "register", err) {
 			return
 		}

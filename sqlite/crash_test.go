@@ -70,8 +70,8 @@ func TestCrashKeepsWhatWasAnswered(t *testing.T) {
 		}
 	}()
 	var before []store.NewEvent
-	for range 8 {
-		waitFor(t, func() bool { return len(answered) > 10 })
+	for range 5 {
+		waitFor(t, func() bool { return len(answered) > 4 })
 		for range len(answered) {
 			before = append(before, <-answered...)
 		}

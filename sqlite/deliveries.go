@@ -20,8 +20,8 @@ func (db *DB) Delivery(ctx context.Context, tenant store.TenantNo, id posthaste.
 		return c.snapshot(func() error {
 			found := false
 			_, err := c.get(sqlDelivery, func(r row) {
-				found = r.tenant(1) == tenant
 				out = scanDelivery(r)
+				found = tenant == 0 || out.Tenant == tenant
 			}, id)
 			if err == nil && !found {
 				err = store.ErrNotFound
@@ -29,7 +29,7 @@ func (db *DB) Delivery(ctx context.Context, tenant store.TenantNo, id posthaste.
 			if err != nil {
 				return err
 			}
-			if out.Type, err = eventType(c, tenant, id.Event()); err != nil {
+			if out.Type, err = eventType(c, out.Tenant, id.Event()); err != nil {
 				return err
 			}
 			return complete(c, &out)
@@ -42,7 +42,7 @@ func (db *DB) Delivery(ctx context.Context, tenant store.TenantNo, id posthaste.
 }
 
 func scanDelivery(r row) store.DeliveryRow {
-	d := store.DeliveryRow{Endpoint: r.endpoint(2), Delivery: posthaste.Delivery{
+	d := store.DeliveryRow{Tenant: r.tenant(1), Endpoint: r.endpoint(2), Delivery: posthaste.Delivery{
 		ID: r.id(0), Leased: r.epoch(3) != 0, State: posthaste.State(r.ColumnInt(4)), Attempts: r.ColumnInt(5), Failures: r.ColumnInt(6),
 		RunAt: r.at(8), ExpiresAt: r.at(9), LastOutcome: posthaste.Outcome(r.ColumnInt(10)),
 		Reason: posthaste.Reason(r.ColumnInt(11)), FinishedAt: r.at(12),
@@ -126,10 +126,12 @@ func (l *lister) run() error {
 		return l.event(from, to)
 	case dead && p.Endpoint != 0:
 		return l.walk(sqlWalkEndpointDead, from, to, p.Endpoint)
-	case dead:
+	case dead && p.Tenant != 0:
 		return l.walk(sqlWalkDead, from, to, p.Tenant)
 	case p.Endpoint != 0:
 		return l.walk(sqlWalkEndpoint, from, to, p.Endpoint)
+	case p.Tenant == 0: // the dead too: their index is by tenant
+		return l.event(from, to)
 	}
 	return l.events(from, to)
 }
@@ -143,9 +145,8 @@ func (l *lister) walk(query string, from, to posthaste.ID, of any) error {
 		}
 		for _, id := range ids {
 			var d store.DeliveryRow
-			var tenant store.TenantNo
-			found, err := l.get(sqlDelivery, func(r row) { d, tenant = scanDelivery(r), r.tenant(1) }, id)
-			if err == nil && found && tenant == l.params.Tenant {
+			found, err := l.get(sqlDelivery, func(r row) { d = scanDelivery(r) }, id)
+			if err == nil && found {
 				err = l.look(d)
 			}
 			if err != nil {
@@ -203,14 +204,11 @@ func (l *lister) events(from, to posthaste.ID) error {
 	}
 }
 
-// event lists deliveries of one event.
+// event lists deliveries of one event, or of all events in a range.
 func (l *lister) event(from, to posthaste.ID) error {
 	for r, err := range l.rows(sqlWalkEvent, from, to, store.MaxExamined-l.examined) {
 		if err != nil {
 			return err
-		}
-		if r.tenant(1) != l.params.Tenant {
-			continue
 		}
 		d := scanDelivery(r)
 		if err := l.look(d); err != nil {
@@ -231,10 +229,13 @@ func (l *lister) full() bool {
 // look adds a delivery to the page if it passes the filters.
 func (l *lister) look(d store.DeliveryRow) (err error) {
 	p := &l.params
+	if p.Tenant != 0 && d.Tenant != p.Tenant {
+		return nil
+	}
 	if p.Status != "" && d.Status() != p.Status || p.Endpoint != 0 && d.Endpoint != p.Endpoint {
 		return nil
 	}
-	if d.Type, err = eventType(l.conn, p.Tenant, d.EventID()); err != nil || p.Type != "" && d.Type != p.Type {
+	if d.Type, err = eventType(l.conn, d.Tenant, d.EventID()); err != nil || p.Type != "" && d.Type != p.Type {
 		return err
 	}
 	if err := complete(l.conn, &d); err != nil {

@@ -4,22 +4,22 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"github.com/posthaste-dev/posthaste"
 	"github.com/posthaste-dev/posthaste/internal/store"
 )
 
 const (
-	sqlInsertEndpoint = `INSERT INTO endpoints (tenant, id, version, definition, paused, disabled, disabled_reason, created_at, updated_at, routing_version)
-VALUES (?1, ?2, 1, ?3, ?4, ?5, ?6, ?7, ?7, ?8) ON CONFLICT DO NOTHING`
+	sqlTakenUID       = `SELECT 1 FROM endpoints WHERE uid = ?1 AND uid <> '' AND deleted_at = 0 AND tenant = ?2 AND no <> ?3`
+	sqlInsertEndpoint = `INSERT INTO endpoints (tenant, id, version, definition, paused, disabled, disabled_reason, created_at, updated_at, routing_version, uid, metadata)
+VALUES (?1, ?2, 1, ?3, ?4, ?5, ?6, ?7, ?7, ?8, ?9, ?10) ON CONFLICT DO NOTHING`
 	sqlInsertSecret  = `INSERT INTO endpoint_secrets (endpoint, no, sealed, key_id, expires_at) VALUES (?1, ?2, ?3, ?4, ?5)`
 	sqlInsertVersion = `INSERT INTO endpoint_versions (endpoint, version, definition) VALUES (?1, ?2, ?3)`
 )
 
 // CreateEndpoint implements store.Endpoints.
 func (db *DB) CreateEndpoint(ctx context.Context, p store.CreateEndpointParams) (store.EndpointRow, error) {
-	definition, err := json.Marshal(p.Endpoint.Definition)
+	definition, metadata, err := encodeEndpoint(p.Endpoint)
 	if err != nil {
 		return store.EndpointRow{}, fmt.Errorf("create endpoint: %w", err)
 	}
@@ -30,7 +30,10 @@ func (db *DB) CreateEndpoint(ctx context.Context, p store.CreateEndpointParams) 
 			return err
 		}
 		e := &p.Endpoint
-		n, err := c.exec(sqlInsertEndpoint, p.Tenant, e.ID, string(definition), e.Paused, e.Disabled, e.DisabledReason, e.CreatedAt, routing)
+		if err := freeUID(c, sqlTakenUID, e.UID, p.Tenant, 0); err != nil {
+			return err
+		}
+		n, err := c.exec(sqlInsertEndpoint, p.Tenant, e.ID, definition, e.Paused, e.Disabled, e.DisabledReason, e.CreatedAt, routing, e.UID, metadata)
 		if err == nil && n == 0 {
 			err = store.ErrConflict
 		}
@@ -38,7 +41,7 @@ func (db *DB) CreateEndpoint(ctx context.Context, p store.CreateEndpointParams) 
 			return err
 		}
 		no := store.EndpointNo(c.LastInsertRowID())
-		if _, err := c.exec(sqlInsertVersion, no, 1, string(definition)); err != nil {
+		if _, err := c.exec(sqlInsertVersion, no, 1, definition); err != nil {
 			return err
 		}
 		for _, s := range p.Secrets {
@@ -55,35 +58,60 @@ func (db *DB) CreateEndpoint(ctx context.Context, p store.CreateEndpointParams) 
 	return out, nil
 }
 
+func encodeEndpoint(e posthaste.Endpoint) (definition, metadata string, err error) {
+	raw, err := json.Marshal(e.Definition)
+	if err != nil {
+		return "", "", err
+	}
+	metadata, err = metadataJSON(e.Metadata)
+	return string(raw), metadata, err
+}
+
+// endpointAt reads an endpoint that is about to change. Version 0 is any.
+// Unlike a reader, who may ask all tenants, it must name the endpoint's own.
+func endpointAt(c *conn, tenant store.TenantNo, id posthaste.ID, version int) (store.EndpointRow, error) {
+	row, err := readEndpoint(c, sqlEndpoint, tenant, id)
+	switch {
+	case err != nil:
+		return row, err
+	case row.Tenant != tenant || !row.DeletedAt.IsZero():
+		return row, store.ErrNotFound
+	case version != 0 && row.Version != version:
+		return row, store.ErrConflict
+	}
+	return row, nil
+}
+
 const sqlUpdateEndpoint = `UPDATE endpoints SET version = version + 1, definition = ?2, paused = ?3, disabled = ?4, disabled_reason = ?5,
-  updated_at = ?6, routing_version = ?7 WHERE no = ?1`
+  updated_at = ?6, routing_version = ?7, uid = ?8, metadata = ?9 WHERE no = ?1`
 
 // UpdateEndpoint implements store.Endpoints.
 func (db *DB) UpdateEndpoint(ctx context.Context, p store.UpdateEndpointParams) (store.EndpointRow, error) {
-	definition, err := json.Marshal(p.Endpoint.Definition)
+	definition, metadata, err := encodeEndpoint(p.Endpoint)
 	if err != nil {
 		return store.EndpointRow{}, fmt.Errorf("update endpoint: %w", err)
 	}
 	var out store.EndpointRow
 	err = db.write(ctx, "update endpoint", func(c *conn) error {
 		e := &p.Endpoint
-		old, err := readEndpoint(c, sqlEndpoint, p.Tenant, e.ID)
+		old, err := endpointAt(c, p.Tenant, e.ID, p.FromVersion)
 		switch {
 		case err != nil:
 			return err
-		case !old.DeletedAt.IsZero():
-			return store.ErrNotFound
-		case old.Version != p.FromVersion:
+		case old.Version != p.FromVersion: // here, 0 is no version
 			return store.ErrConflict
+		}
+		if err := freeUID(c, sqlTakenUID, e.UID, p.Tenant, old.No); err != nil {
+			return err
 		}
 		routing, err := raiseRouting(c, p.Tenant)
 		if err != nil {
 			return err
 		}
-		if _, err := c.exec(sqlUpdateEndpoint, old.No, string(definition), e.Paused, e.Disabled, e.DisabledReason, e.UpdatedAt, routing); err != nil {
+		if _, err := c.exec(sqlUpdateEndpoint, old.No, definition, e.Paused, e.Disabled, e.DisabledReason, e.UpdatedAt, routing, e.UID, metadata); err != nil {
 			return err
 		}
-		if _, err := c.exec(sqlInsertVersion, old.No, old.Version+1, string(definition)); err != nil {
+		if _, err := c.exec(sqlInsertVersion, old.No, old.Version+1, definition); err != nil {
 			return err
 		}
 		out, err = readEndpoint(c, sqlEndpointByNo, old.No)
@@ -95,36 +123,39 @@ func (db *DB) UpdateEndpoint(ctx context.Context, p store.UpdateEndpointParams) 
 	return out, nil
 }
 
-const sqlDeleteEndpoint = `UPDATE endpoints SET deleted_at = ?2, updated_at = ?2, routing_version = ?3 WHERE no = ?1`
+const sqlDeleteEndpoint = `UPDATE endpoints SET version = version + 1, deleted_at = ?2, updated_at = ?2, routing_version = ?3 WHERE no = ?1`
 
 // DeleteEndpoint implements store.Endpoints.
-func (db *DB) DeleteEndpoint(ctx context.Context, tenant store.TenantNo, id posthaste.ID, now time.Time) error {
+func (db *DB) DeleteEndpoint(ctx context.Context, p store.DeleteEndpointParams) error {
 	return db.write(ctx, "delete endpoint", func(c *conn) error {
-		old, err := readEndpoint(c, sqlEndpoint, tenant, id)
-		if err == nil && !old.DeletedAt.IsZero() {
-			err = store.ErrNotFound
-		}
+		old, err := endpointAt(c, p.Tenant, p.ID, p.FromVersion)
 		if err != nil {
 			return err
 		}
-		routing, err := raiseRouting(c, tenant)
+		routing, err := raiseRouting(c, p.Tenant)
 		if err != nil {
 			return err
 		}
-		_, err = c.exec(sqlDeleteEndpoint, old.No, now, routing)
+		_, err = c.exec(sqlDeleteEndpoint, old.No, p.Now, routing)
 		return err
 	})
 }
 
 const (
-	endpointColumns = `SELECT no, tenant, id, version, definition, paused, disabled, disabled_reason, created_at, updated_at, deleted_at FROM endpoints `
-	sqlEndpoint     = endpointColumns + `WHERE tenant = ?1 AND id = ?2`
-	sqlEndpointByNo = endpointColumns + `WHERE no = ?1`
+	endpointColumns  = `SELECT no, tenant, id, version, definition, paused, disabled, disabled_reason, created_at, updated_at, deleted_at, uid, metadata FROM endpoints `
+	sqlEndpoint      = endpointColumns + `WHERE (?1 = 0 OR tenant = ?1) AND id = ?2`
+	sqlEndpointByUID = endpointColumns + `WHERE tenant = ?1 AND uid = ?2 AND uid <> '' AND deleted_at = 0`
+	sqlEndpointByNo  = endpointColumns + `WHERE no = ?1`
 )
 
 // Endpoint implements store.Endpoints.
 func (db *DB) Endpoint(ctx context.Context, tenant store.TenantNo, id posthaste.ID) (store.EndpointRow, error) {
 	return db.endpoint(ctx, sqlEndpoint, tenant, id)
+}
+
+// EndpointByUID implements store.Endpoints.
+func (db *DB) EndpointByUID(ctx context.Context, tenant store.TenantNo, uid string) (store.EndpointRow, error) {
+	return db.endpoint(ctx, sqlEndpointByUID, tenant, uid)
 }
 
 // EndpointByNo implements store.Endpoints.
@@ -162,10 +193,13 @@ func readEndpoints(c *conn, query string, args ...any) (out []store.EndpointRow,
 		}
 		e := store.EndpointRow{No: r.endpoint(0), Tenant: r.tenant(1), Endpoint: posthaste.Endpoint{
 			ID: r.id(2), Version: r.ColumnInt(3), Paused: r.ColumnBool(5), Disabled: r.ColumnBool(6), DisabledReason: r.ColumnText(7),
-			CreatedAt: r.at(8), UpdatedAt: r.at(9), DeletedAt: r.at(10),
+			CreatedAt: r.at(8), UpdatedAt: r.at(9), DeletedAt: r.at(10), UID: r.ColumnText(11),
 		}}
 		if err := json.Unmarshal([]byte(r.ColumnText(4)), &e.Definition); err != nil {
 			return nil, fmt.Errorf("read definition of endpoint %d: %w", e.No, err)
+		}
+		if err := json.Unmarshal([]byte(r.ColumnText(12)), &e.Metadata); err != nil {
+			return nil, fmt.Errorf("read metadata of endpoint %d: %w", e.No, err)
 		}
 		out = append(out, e)
 	}
@@ -177,26 +211,23 @@ func readEndpoints(c *conn, query string, args ...any) (out []store.EndpointRow,
 	return out, nil
 }
 
-const sqlSecrets = `SELECT no, sealed, key_id, expires_at FROM endpoint_secrets WHERE endpoint = ?1 ORDER BY no`
+const (
+	sqlListEndpoints          = endpointColumns + `WHERE tenant = ?1 AND id < ?2 AND deleted_at = 0 ORDER BY id DESC LIMIT ?3`
+	sqlListEveryEndpoint      = endpointColumns + `WHERE tenant = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3`
+	sqlListTenantsEndpoints   = endpointColumns + `WHERE ?1 = 0 AND id < ?2 AND deleted_at = 0 ORDER BY id DESC LIMIT ?3`
+	sqlListEveryonesEndpoints = endpointColumns + `WHERE ?1 = 0 AND id < ?2 ORDER BY id DESC LIMIT ?3`
+)
 
-func readSecrets(c *conn, no store.EndpointNo) (out []store.SealedSecret, err error) {
-	for r, err := range c.rows(sqlSecrets, no) {
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, store.SealedSecret{No: r.ColumnInt(0), Sealed: r.bytes(1), KeyID: r.ColumnText(2), ExpiresAt: r.at(3)})
-	}
-	return out, nil
-}
-
-const sqlListEndpoints = endpointColumns + `WHERE tenant = ?1 AND id < ?2 AND deleted_at = 0 ORDER BY id DESC LIMIT ?3`
-
-// ListEndpoints implements store.Endpoints.
+// ListEndpoints implements store.Endpoints. Each way to ask has its index.
 func (db *DB) ListEndpoints(ctx context.Context, p store.ListEndpointsParams) ([]store.EndpointRow, error) {
+	query := map[[2]bool]string{ // all tenants, deleted ones too
+		{false, false}: sqlListEndpoints, {false, true}: sqlListEveryEndpoint,
+		{true, false}: sqlListTenantsEndpoints, {true, true}: sqlListEveryonesEndpoints,
+	}[[2]bool{p.Tenant == 0, p.Deleted}]
 	var out []store.EndpointRow
 	err := db.read(ctx, "list endpoints", func(c *conn) error {
 		return c.snapshot(func() (err error) {
-			out, err = readEndpoints(c, sqlListEndpoints, p.Tenant, below(p.Before), p.Limit)
+			out, err = readEndpoints(c, query, p.Tenant, below(p.Before), p.Limit)
 			return err
 		})
 	})
@@ -220,13 +251,11 @@ func (db *DB) Routing(ctx context.Context, tenant store.TenantNo, since int64) (
 	var out store.Routing
 	err := db.read(ctx, "read routing", func(c *conn) error {
 		return c.snapshot(func() error {
-			found, err := c.get(sqlRoutingVersion, func(r row) { out.Version = r.ColumnInt64(0) }, tenant)
-			if err == nil && !found {
-				err = fmt.Errorf("tenant %d: %w", tenant, store.ErrNotFound)
-			}
+			owner, err := readTenant(c, sqlTenantByNo, tenant)
 			if err != nil {
-				return err
+				return fmt.Errorf("tenant %d: %w", tenant, err)
 			}
+			out.Version, out.DeletedAt = owner.RoutingVersion, owner.DeletedAt
 			out.Endpoints, err = readEndpoints(c, sqlChangedEndpoints, tenant, since)
 			return err
 		})

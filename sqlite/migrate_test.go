@@ -25,7 +25,7 @@ func TestMigrateIsIdempotent(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if _, err := db.CreateTenant(t.Context(), "acme", db.now()); err != nil {
+	if _, err := db.CreateTenant(t.Context(), posthaste.Tenant{Name: "acme", CreatedAt: db.now()}); err != nil {
 		t.Fatal(err)
 	}
 	if err := db.Close(); err != nil {

@@ -130,7 +130,7 @@ func TestReadOnlyBesideTheServer(t *testing.T) {
 	if got := verify(t, beside); got.Events != 80 {
 		t.Errorf("verify beside the server saw %d events of 80", got.Events)
 	}
-	if _, err := beside.CreateTenant(t.Context(), "acme", time.Now()); !errors.Is(err, errReadOnly) || errors.Is(err, store.ErrUnavailable) {
+	if _, err := beside.CreateTenant(t.Context(), posthaste.Tenant{Name: "acme", CreatedAt: time.Now()}); !errors.Is(err, errReadOnly) || errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("a write on it: %v", err)
 	}
 	if err := db.Close(); err != nil {

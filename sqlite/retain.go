@@ -53,6 +53,11 @@ func (db *DB) Retain(ctx context.Context, p store.RetainParams) (store.Retained,
 	}
 	keys, more, err := db.retainKeys(ctx, posthaste.FloorID(p.Now.Add(-p.IdempotencyWindow)), p.Limit)
 	out.Keys, out.More = keys, out.More || more
+	if err != nil {
+		return out, err
+	}
+	out.Secrets, err = db.dropSecrets(ctx, p.Now, p.Limit)
+	out.More = out.More || out.Secrets == p.Limit
 	return out, err
 }
 

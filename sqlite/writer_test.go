@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"testing"
 	"time"
@@ -127,10 +128,41 @@ func TestInterruptedJob(t *testing.T) {
 	}
 }
 
+// TestFullDisk lets SQLite run out of pages, which it takes for a full disk.
+func TestFullDisk(t *testing.T) {
+	db := openTest(t, Config{})
+	w := newWork(t, db)
+	w.round(t, 40)
+	limit := func(pages int) {
+		err := db.writer.doBare(t.Context(), func(c *conn) error {
+			_, err := c.get(fmt.Sprintf(`PRAGMA max_page_count = %d`, pages), func(row) {})
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	limit(1) // no fewer than there are
+	events := w.events(400)
+	p := store.AcceptParams{Epoch: w.epoch, Now: w.now, Routing: w.routing, Events: events}
+	if _, err := db.Accept(t.Context(), p); !errors.Is(err, store.ErrUnavailable) {
+		t.Fatalf("accept on a full disk: %v", err)
+	}
+	if got := verify(t, db); got.Events != 40 {
+		t.Errorf("%d events are there, want those 40 from before the disk was full", got.Events)
+	}
+	limit(1 << 30)
+	got, err := db.Accept(t.Context(), p)
+	if err != nil || !got.Events[0].Stored {
+		t.Fatalf("accept with room again: %v", err)
+	}
+	verify(t, db)
+}
+
 // TestLogStartsAnew writes far more than the log may hold, beside readers that
 // never pause.
 func TestLogStartsAnew(t *testing.T) {
-	db := openTest(t, Config{LogBytes: 1 << 20})
+	db := openTest(t, Config{LogBytes: 1 << 20, Logger: slog.New(slog.DiscardHandler)})
 	ctx, stop := context.WithCancel(t.Context())
 	var readers sync.WaitGroup
 	for range 2 {

@@ -18,6 +18,10 @@ import (
 // HeaderTenant names the tenant that an admin key acts for.
 const HeaderTenant = "Posthaste-Tenant"
 
+// AllTenants stands in HeaderTenant for all of them. Only an admin may read them
+// all at once, and nobody changes anything for them all.
+const AllTenants = "*"
+
 // KeyPrefix begins every key that Posthaste makes, so that a scanner of leaked
 // secrets can tell one.
 const KeyPrefix = "phk_"
@@ -97,7 +101,8 @@ func refuse(message string) error {
 
 // Tenant returns the name of the tenant that a request acts for: a tenant key's
 // own, and for an admin the one that the header Posthaste-Tenant names, else
-// "default". Whether that tenant exists is for the caller to find out.
+// "default". Whether that tenant exists is for the caller to find out, and
+// whether the request may be for [AllTenants].
 //
 // An empty header is refused rather than taken as "default": it is what a script
 // sends whose variable is not set, and its events would end up with another tenant.
@@ -116,19 +121,13 @@ func (p Principal) Tenant(h http.Header) (string, error) {
 	case len(values) == 0:
 		return posthaste.TenantDefault, nil
 	case len(values) > 1:
-		return "", badTenant(posthaste.CodeInvalid, "is given more than once", "name one tenant")
+		return "", badTenant("is given more than once", "name one tenant")
 	case values[0] == "":
-		return "", badTenant(posthaste.CodeInvalid, "is empty", `name a tenant, or leave the header out to act for "default"`)
-	case values[0] == "*":
-		return "", badTenant(posthaste.CodeUnsupported, "for all tenants is not built yet", "name one tenant")
+		return "", badTenant("is empty", `name a tenant, or leave the header out to act for "default"`)
 	}
 	return values[0], nil
 }
 
-func badTenant(code posthaste.Code, message, hint string) error {
-	p := posthaste.Problem{Field: HeaderTenant, Message: message, Hint: hint}
-	if code != posthaste.CodeInvalid {
-		p.Code = code
-	}
-	return posthaste.Invalid([]posthaste.Problem{p})
+func badTenant(message, hint string) error {
+	return posthaste.Invalid([]posthaste.Problem{{Field: HeaderTenant, Message: message, Hint: hint}})
 }

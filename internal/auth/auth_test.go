@@ -63,7 +63,8 @@ func TestTenantOfAnAdmin(t *testing.T) {
 		{[]string{"operator"}, "operator", ""},
 		{[]string{""}, "", posthaste.CodeInvalid},
 		{[]string{"acme", "acme"}, "", posthaste.CodeInvalid},
-		{[]string{"*"}, "", posthaste.CodeUnsupported},
+		{[]string{"*"}, auth.AllTenants, ""},
+		{[]string{"*", "acme"}, "", posthaste.CodeInvalid},
 	} {
 		h := http.Header{}
 		for _, v := range c.header {
@@ -77,9 +78,11 @@ func TestTenantOfAnAdmin(t *testing.T) {
 }
 
 func TestOnlyAnAdminNamesATenant(t *testing.T) {
-	_, err := auth.Principal{}.Tenant(http.Header{auth.HeaderTenant: {"acme"}})
-	if posthaste.CodeOf(err) != posthaste.CodeForbidden {
-		t.Fatal(err)
+	for _, name := range []string{"acme", auth.AllTenants} {
+		_, err := auth.Principal{}.Tenant(http.Header{auth.HeaderTenant: {name}})
+		if posthaste.CodeOf(err) != posthaste.CodeForbidden {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

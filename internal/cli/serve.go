@@ -84,7 +84,7 @@ func (s *server) newEngine(ctx context.Context, db database) (*engine.Engine, ke
 	}
 	c := s.config
 	e, err := engine.New(ctx, engine.Config{
-		Store: db, MasterKey: k.master, AdminKey: k.admin, Roles: engine.Roles(c.Roles),
+		Store: db, MasterKey: k.master, AdminKey: k.admin, Roles: engine.Roles(c.Roles), Endpoint: engine.Endpoint(c.Endpoint),
 		AllowNetworks: c.AllowNetworks, AllowHTTP: c.AllowHTTP,
 		MaxInFlight: c.MaxInFlight, MaxPayloadBytes: c.MaxPayloadBytes,
 		Retention: c.Retention, DeadRetention: c.DeadRetention, IdempotencyWindow: c.IdempotencyWindow,

@@ -67,7 +67,7 @@ func quickServer(b *testing.B, response string) string {
 	if err := server.Start(); err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { in.Close(); server.Wait() })
+	b.Cleanup(func() { in.Close(); _ = server.Wait() })
 	address, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		b.Fatal(err)

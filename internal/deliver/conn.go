@@ -106,9 +106,10 @@ type outgoing struct {
 func (c *conn) startWrite(w *workspace) outgoing {
 	if len(w.request)+len(w.body) <= maxInlineBytes {
 		// One write, hence one packet and, with TLS, one record, where it fits.
-		whole := append(w.request, w.body...)
-		w.request = whole[:len(w.request)] // keeps the room, for a second try too
-		_, err := c.Write(whole)
+		head := len(w.request)
+		w.request = append(w.request, w.body...)
+		_, err := c.Write(w.request)
+		w.request = w.request[:head] // for another try, on another connection
 		return outgoing{err: err}
 	}
 	out := outgoing{conn: c, done: make(chan error, 1)}

@@ -3,6 +3,7 @@ package deliver
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -58,7 +59,7 @@ func (s *source) Read(b []byte) (int, error) {
 	}
 	n, err := s.conn.Read(b[:min(len(b), s.left)])
 	s.left -= n
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		s.err = err
 	}
 	return n, err
@@ -83,11 +84,11 @@ func (w *workspace) receive(p *progress, r *Result) error {
 }
 
 func (w *workspace) readResponse(p *progress, r *Result) error {
-	response, err := http.ReadResponse(w.reader, post)
+	response, err := http.ReadResponse(w.reader, post) //nolint:bodyclose // see readBody
 	// Those that announce another one, whose headers count as its own. 101 is the
 	// last thing in HTTP that would be said on the connection.
 	for err == nil && response.StatusCode/100 == 1 && response.StatusCode != http.StatusSwitchingProtocols {
-		response, err = http.ReadResponse(w.reader, post)
+		response, err = http.ReadResponse(w.reader, post) //nolint:bodyclose // such a response has no body
 	}
 	if err != nil {
 		return err
@@ -97,9 +98,8 @@ func (w *workspace) readResponse(p *progress, r *Result) error {
 	r.StatusCode = response.StatusCode
 	r.RetryAfter = response.Header.Get("Retry-After")
 	r.Headers = keepHeaders(response.Header)
-	isWhole, err := false, error(nil)
-	r.Body, isWhole, err = w.readBody(response.Body)
-	if err != nil {
+	var isWhole bool
+	if r.Body, isWhole, err = w.readBody(response.Body); err != nil {
 		return err
 	}
 	// What is buffered now was sent before anybody could have asked for it.

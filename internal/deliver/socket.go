@@ -66,11 +66,12 @@ func (s *socket) tryReceive(b []byte, flags int) (int, error) {
 }
 
 // isSilent reports whether the other side has neither sent anything nor closed
-// the connection.
+// the connection. After the deadline nothing can be seen, and nothing done: then
+// it is not the connection's fault, and the others are as good.
 func (s *socket) isSilent() bool {
 	var one [1]byte
 	_, err := s.tryReceive(one[:], syscall.MSG_PEEK)
-	return err == syscall.EAGAIN
+	return errors.Is(err, syscall.EAGAIN) || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 // isSilentAbove is isSilent for the connection that reads through s. A session
@@ -87,7 +88,7 @@ func (s *socket) isSilentAbove(tls net.Conn) bool {
 func (s *socket) Read(b []byte) (n int, err error) {
 	if !s.isPolling {
 		n, err = s.TCPConn.Read(b)
-	} else if n, err = s.tryReceive(b, 0); err == syscall.EAGAIN {
+	} else if n, err = s.tryReceive(b, 0); errors.Is(err, syscall.EAGAIN) {
 		err = os.ErrDeadlineExceeded
 	} else if n == 0 && err == nil {
 		err = io.EOF

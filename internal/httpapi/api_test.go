@@ -67,9 +67,9 @@ func TestPathsAndMethods(t *testing.T) {
 		s.get(path).problem(404, "not_found")
 	}
 	for path, allow := range map[string]string{
-		"/v1/events": "GET, HEAD, OPTIONS, POST", "/v1/endpoints/ep_x": "DELETE, GET, HEAD, OPTIONS, PATCH", "/v1/endpoints/ep_x/pause": "OPTIONS, POST", "/livez": "GET, HEAD, OPTIONS",
+		"/v1/events": "GET, HEAD, OPTIONS, POST", "/v1/endpoints/ep_x": "DELETE, GET, HEAD, OPTIONS, PATCH, PUT", "/v1/endpoints/ep_x/pause": "OPTIONS, POST", "/livez": "GET, HEAD, OPTIONS",
 	} {
-		if r := s.do("PUT", path, nil).problem(405, "method_not_allowed"); r.header.Get("Allow") != allow {
+		if r := s.do("BREW", path, nil).problem(405, "method_not_allowed"); r.header.Get("Allow") != allow {
 			t.Errorf("%s: Allow %q", path, r.header.Get("Allow"))
 		}
 		if r := s.do("OPTIONS", path, nil, "Authorization:").want(204); r.header.Get("Allow") != allow {
@@ -105,7 +105,7 @@ func TestTenantsAreApart(t *testing.T) {
 		`{"name":"` + strings.Repeat("a", 65) + `"}`: "name", `{"name":"b","nam":"c"}`: "nam"} {
 		s.post("/v1/tenants", body).problem(422, "invalid", field)
 	}
-	s.post("/v1/tenants", `{"name":"b","metadata":{"a":"b"}}`).problem(422, "unsupported", "metadata")
+	s.post("/v1/tenants", `{"name":"b","limits":{"rps":1}}`).problem(422, "unsupported", "limits")
 	s.post("/v1/tenants", `x`).problem(400, "unreadable")
 
 	var names []string

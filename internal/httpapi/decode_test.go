@@ -17,7 +17,7 @@ func TestDecodeLaysOverDefaults(t *testing.T) {
 	in, defaults := newCreateEndpoint(), newCreateEndpoint()
 	err := decode([]byte(` {"url":"https://example.com/","headers":{"X-A":"é\u0041"},"enabled":false,
 		"retry":{"schedule":["1s","2m"],"jitter":0.5,"timeout":null},"secret":"s","max_in_flight":3,
-		"filter":"","rate_limit":null,"ordered":false,"breaker":null} `), &in, &defaults, laterOnCreate)
+		"filter":"","rate_limit":null,"ordered":false,"breaker":null} `), &in, &defaults, laterOnEndpoint)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestDecodeMerges(t *testing.T) {
 	shared := current.Headers
 	in, defaults := current, newPatchEndpoint()
 	err := decode([]byte(`{"headers":{"X-A":null,"X-C":"3"},"description":null,"max_in_flight":null,"event_types":["a"],
-		"signature":{"headers":{"id":"X-I","signature":null}},"retry":null}`), &in, &defaults, laterOnPatch)
+		"signature":{"headers":{"id":"X-I","signature":null}},"retry":null}`), &in, &defaults, laterOnEndpoint)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func TestDecodeWrongTypes(t *testing.T) {
 				body = fmt.Sprintf(`{%q:%s}`, keys[i], body)
 			}
 			in, defaults := newCreateEndpoint(), newCreateEndpoint()
-			err := decode([]byte(body), &in, &defaults, laterOnCreate)
+			err := decode([]byte(body), &in, &defaults, laterOnEndpoint)
 			if kind == right {
 				if err != nil {
 					t.Errorf("%s: %v", body, err)
@@ -103,8 +103,8 @@ func TestDecodeCollectsAllProblems(t *testing.T) {
 	in, defaults := newCreateEndpoint(), newCreateEndpoint()
 	err := decode([]byte(`{"URL":"x","url":1,"url":"https://example.com/","typo":{"deep":[]},"event_types":["a",null,3],
 		"retry":{"schedule":["1s","soon",5,{}],"rps":5,"jitter":1e999,"max":1},"headers":{"X":1},"max_in_flight":1.0,
-		"filter":"payload.a > 1","rate_limit":{"rps":50},"ordered":"endpoint","breaker":{},"uid":"mine","metadata":{"a":"b"}}`),
-		&in, &defaults, laterOnCreate)
+		"filter":"payload.a > 1","rate_limit":{"rps":50},"ordered":"endpoint","breaker":{},"uid":7,"metadata":{"a":1,"b":"c"}}`),
+		&in, &defaults, laterOnEndpoint)
 	e, ok := errors.AsType[*posthaste.Error](err)
 	if !ok || e.Code != posthaste.CodeInvalid {
 		t.Fatalf("%v", err)
@@ -120,7 +120,7 @@ func TestDecodeCollectsAllProblems(t *testing.T) {
 		"URL": "", "url": "", "typo": "", "event_types[1]": "", "event_types[2]": "", "retry.schedule[1]": "", "retry.schedule[2]": "",
 		"retry.schedule[3]": "", "retry.jitter": "", "retry.max": "", "headers.X": "", "max_in_flight": "",
 		"retry.rps": "unsupported", "filter": "unsupported", "rate_limit": "unsupported", "ordered": "unsupported",
-		"breaker": "unsupported", "uid": "unsupported", "metadata": "unsupported",
+		"breaker": "unsupported", "uid": "", "metadata.a": "",
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v\nwant %v", got, want)
@@ -132,7 +132,7 @@ func TestDecodeCollectsAllProblems(t *testing.T) {
 
 func TestDecodeOnlyUnsupported(t *testing.T) {
 	in, defaults := newCreateEndpoint(), newCreateEndpoint()
-	err := decode([]byte(`{"filter":"a"}`), &in, &defaults, laterOnCreate)
+	err := decode([]byte(`{"filter":"a"}`), &in, &defaults, laterOnEndpoint)
 	if posthaste.CodeOf(err) != posthaste.CodeUnsupported {
 		t.Errorf("%v, want code unsupported", err)
 	}
@@ -167,7 +167,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"url":1,"url":2,"retry":null,"x":[[]],"":{}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		in, defaults := newCreateEndpoint(), newCreateEndpoint()
-		err := decode(body, &in, &defaults, laterOnCreate)
+		err := decode(body, &in, &defaults, laterOnEndpoint)
 		code := posthaste.CodeOf(err)
 		if json.Valid(body) != (code != posthaste.CodeUnreadable) && code != posthaste.CodeUnreadable {
 			t.Fatalf("valid JSON %q: %v", body, err)
@@ -181,7 +181,7 @@ func FuzzDecode(f *testing.F) {
 			t.Fatal(err)
 		}
 		second := newCreateEndpoint()
-		if err := decode(again, &second, &defaults, laterOnCreate); err != nil || !reflect.DeepEqual(in, second) {
+		if err := decode(again, &second, &defaults, laterOnEndpoint); err != nil || !reflect.DeepEqual(in, second) {
 			t.Fatalf("%q: read %+v, then %+v (%v)", body, in, second, err)
 		}
 	})

@@ -25,6 +25,7 @@ type deliveryBody struct {
 	NextAttemptAt moment  `json:"next_attempt_at"`
 	Reason        *string `json:"reason" doc:"Why it is dead"`
 	LastError     *string `json:"last_error"`
+	Tenant        string  `json:"tenant,omitempty" doc:"Whose it is; only where all tenants are read"`
 
 	Attempts []attemptBody `json:"attempts,omitzero" doc:"By number; only where one delivery is read"`
 }
@@ -121,7 +122,16 @@ func (a *api) listDeliveries(c *call) error {
 	if err != nil {
 		return err
 	}
-	c.write(http.StatusOK, newPage(found.Deliveries, showDelivery, printCursor(deliveryList, found.Next)))
+	names, err := tenantNames(a, c, found.Deliveries, func(row store.DeliveryRow) store.TenantNo { return row.Tenant })
+	if err != nil {
+		return err
+	}
+	show := func(row store.DeliveryRow) deliveryBody {
+		body := showDelivery(row)
+		body.Tenant = names[row.Tenant]
+		return body
+	}
+	c.write(http.StatusOK, newPage(found.Deliveries, show, printCursor(deliveryList, found.Next)))
 	return nil
 }
 
@@ -144,7 +154,12 @@ func (a *api) readDelivery(c *call) error {
 	if err != nil {
 		return err
 	}
+	names, err := tenantNames(a, c, []store.DeliveryRow{row}, func(row store.DeliveryRow) store.TenantNo { return row.Tenant })
+	if err != nil {
+		return err
+	}
 	body := showDelivery(row)
+	body.Tenant = names[row.Tenant]
 	body.Attempts = make([]attemptBody, 0, len(attempts))
 	for _, at := range attempts {
 		body.Attempts = append(body.Attempts, showAttempt(at))
@@ -162,7 +177,7 @@ func (a *api) addRequests(c *call, row store.DeliveryRow, attempts []posthaste.A
 	if len(attempts) == 0 {
 		return nil
 	}
-	event, err := a.store.Event(c.r.Context(), c.tenant.No, row.EventID())
+	event, err := a.store.Event(c.r.Context(), row.Tenant, row.EventID())
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}

@@ -5,64 +5,89 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"strconv"
+	"strings"
 
 	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/internal/auth"
 	"github.com/posthaste-dev/posthaste/internal/pipeline"
 	"github.com/posthaste-dev/posthaste/internal/store"
 	"github.com/posthaste-dev/posthaste/signature"
 )
 
-// createEndpointRequest and patchEndpointRequest are laid over the defaults and
-// over the endpoint as it stands.
+// Label is what an owner writes on an object for himself. It is exported because
+// the OpenAPI document leaves out what is embedded and is not.
+type Label struct {
+	UID      string            `json:"uid" doc:"Your own id for it, unique among the tenant's endpoints: 1 to 128 of a-z A-Z 0-9 . _ - :"`
+	Metadata map[string]string `json:"metadata" doc:"Your own words on it: 50 entries, names of 64 bytes, values of 512"`
+}
+
+func (l Label) validate() (problems []posthaste.Problem) {
+	if l.UID != "" {
+		problems = posthaste.ValidateUID("uid", l.UID)
+	}
+	return append(problems, posthaste.ValidateMetadata("metadata", l.Metadata)...)
+}
+
+// The requests are laid over the defaults, a patch over the endpoint as it stands.
 type createEndpointRequest struct {
 	posthaste.Definition
+	Label
 	Enabled bool    `json:"enabled" doc:"false: it gets no new deliveries"`
 	Secret  *string `json:"secret" doc:"What deliveries are signed with; made where none is given. whsec_ and base64 for scheme standard, 16 bytes of text at least for hex"`
 }
 
+type putEndpointRequest struct {
+	posthaste.Definition
+	Label
+	Enabled *bool   `json:"enabled" doc:"Left out: true for a new endpoint; one that exists stays as it is, for 410 may have disabled it"`
+	Secret  *string `json:"secret" doc:"Of a new endpoint, made where none is given. One that exists is not given another by this: the secret must be the present one"`
+}
+
 type patchEndpointRequest struct {
 	posthaste.Definition
-	Enabled bool `json:"enabled" doc:"true opens an endpoint again that was disabled"`
+	Label
+	Enabled bool    `json:"enabled" doc:"true opens an endpoint again that was disabled"`
+	Secret  *string `json:"secret" doc:"Must be the present one; rotate-secret replaces it"`
 }
 
 func newCreateEndpoint() createEndpointRequest {
-	return createEndpointRequest{Definition: posthaste.DefaultDefinition(), Enabled: true}
+	return createEndpointRequest{Definition: posthaste.DefaultDefinition(), Label: newLabel(), Enabled: true}
+}
+
+func newPutEndpoint() putEndpointRequest {
+	return putEndpointRequest{Definition: posthaste.DefaultDefinition(), Label: newLabel()}
 }
 
 func newPatchEndpoint() patchEndpointRequest {
-	return patchEndpointRequest{Definition: posthaste.DefaultDefinition(), Enabled: true}
+	return patchEndpointRequest{Definition: posthaste.DefaultDefinition(), Label: newLabel(), Enabled: true}
 }
 
-// laterOnCreate are the fields of the contract that are not built yet.
-var laterOnCreate = map[string]laterField{
+func newLabel() Label { return Label{Metadata: map[string]string{}} }
+
+// laterOnEndpoint are the fields of the contract that are not built yet.
+var laterOnEndpoint = map[string]laterField{
 	"filter":     {[]string{`""`}, "leave it out, and choose events by event_types"},
 	"rate_limit": {nil, "leave it out, and bound attempts by max_in_flight"},
 	"ordered":    {[]string{"false"}, "leave it out: deliveries are not ordered"},
 	"breaker":    {nil, "leave it out: there is none"},
 	"retry.rps":  {nil, "leave it out: retries are not limited"},
-	"uid":        {[]string{`""`}, "leave it out, and keep the endpoint's id"},
-	"metadata":   {[]string{"{}"}, "leave it out"},
 }
-
-var laterOnPatch = func() map[string]laterField {
-	fields := map[string]laterField{"secret": {nil, "delete the endpoint and make one with the new secret"}}
-	for name, f := range laterOnCreate {
-		fields[name] = f
-	}
-	return fields
-}()
 
 // endpointBody is an endpoint as the API shows it.
 type endpointBody struct {
 	ID string `json:"id"`
 	posthaste.Definition
-	Enabled   bool     `json:"enabled"`
-	Gate      gateBody `json:"gate" doc:"Whether it may be attempted now"`
-	Version   int      `json:"version" doc:"Rises with every change; also the ETag"`
-	CreatedAt moment   `json:"created_at"`
-	UpdatedAt moment   `json:"updated_at"`
-	Secret    string   `json:"secret,omitempty" doc:"Shown once, in the answer to the request that made the endpoint"`
+	UID       *string           `json:"uid" doc:"Your own id for it"`
+	Metadata  map[string]string `json:"metadata" doc:"Your own words on it"`
+	Enabled   bool              `json:"enabled"`
+	Gate      gateBody          `json:"gate" doc:"Whether it may be attempted now"`
+	Version   int               `json:"version" doc:"Rises with every change; also the ETag"`
+	CreatedAt moment            `json:"created_at"`
+	UpdatedAt moment            `json:"updated_at"`
+	DeletedAt moment            `json:"deleted_at" doc:"Null while it lives. A deleted endpoint can be read by its id, and so can its deliveries"`
+	Secrets   []secretBody      `json:"signing_secrets" doc:"What deliveries are signed with, the newest first; more than one while a rotation overlaps. An expired one is left out within the hour"`
+	Secret    string            `json:"secret,omitempty" doc:"Shown once, in the answer to the request that made the endpoint or the secret"`
+	Tenant    string            `json:"tenant,omitempty" doc:"Whose it is; only where all tenants are read"`
 }
 
 type gateBody struct {
@@ -78,6 +103,8 @@ func showEndpoint(row store.EndpointRow) endpointBody {
 	e := row.Endpoint
 	gate := gateBody{State: "closed"}
 	switch { // disabled before paused: it is what has to be undone first
+	case !e.DeletedAt.IsZero():
+		gate.State, gate.Reason = "disabled", orNull("deleted")
 	case e.Disabled:
 		gate.State, gate.Reason = "disabled", orNull(e.DisabledReason)
 	case e.Paused:
@@ -95,14 +122,19 @@ func showEndpoint(row store.EndpointRow) endpointBody {
 	if d.Retry.Schedule == nil {
 		d.Retry.Schedule = []posthaste.Duration{}
 	}
+	metadata := e.Metadata
+	if metadata == nil {
+		metadata = map[string]string{}
+	}
 	return endpointBody{
-		ID: e.ID.Print(posthaste.KindEndpoint), Definition: d, Enabled: !e.Disabled, Gate: gate,
-		Version: e.Version, CreatedAt: moment(e.CreatedAt), UpdatedAt: moment(e.UpdatedAt),
+		ID: e.ID.Print(posthaste.KindEndpoint), Definition: d, UID: orNull(e.UID), Metadata: metadata, Enabled: !e.Disabled, Gate: gate,
+		Version: e.Version, CreatedAt: moment(e.CreatedAt), UpdatedAt: moment(e.UpdatedAt), DeletedAt: moment(e.DeletedAt),
+		Secrets: showSecrets(row.Secrets),
 	}
 }
 
 func (c *call) answerEndpoint(status int, body endpointBody) {
-	c.Header().Set("ETag", `"`+strconv.Itoa(body.Version)+`"`)
+	c.Header().Set("ETag", etag(body.Version))
 	c.write(status, body)
 }
 
@@ -118,13 +150,13 @@ func (a *api) createEndpoint(c *call) error {
 		return err
 	}
 	in, defaults := newCreateEndpoint(), newCreateEndpoint()
-	problems, err := problemsOf(decode(raw, &in, &defaults, laterOnCreate))
+	problems, err := problemsOf(decode(raw, &in, &defaults, laterOnEndpoint))
 	if err != nil {
 		return err
 	}
 	// What could not be decoded has its default, which is good; so both kinds of
 	// problems can be told at once, without telling the same twice.
-	problems = append(problems, without(in.Validate(a.rules), problems)...)
+	problems = append(problems, without(append(in.Validate(a.rules), in.validate()...), problems)...)
 	secret := signature.NewSecret()
 	if in.Secret != nil {
 		secret = *in.Secret
@@ -133,7 +165,7 @@ func (a *api) createEndpoint(c *call) error {
 	if err := posthaste.Invalid(problems); err != nil {
 		return err
 	}
-	e := posthaste.Endpoint{Definition: in.Definition, Disabled: !in.Enabled}
+	e := posthaste.Endpoint{Definition: in.Definition, UID: in.UID, Metadata: in.Metadata, Disabled: !in.Enabled}
 	if e.Disabled {
 		e.DisabledReason = byRequest
 	}
@@ -141,23 +173,17 @@ func (a *api) createEndpoint(c *call) error {
 	if err != nil {
 		return err
 	}
+	c.answerCreated(row, secret)
+	return nil
+}
+
+// answerCreated shows the secret, this once.
+func (c *call) answerCreated(row store.EndpointRow, secret string) {
 	body := showEndpoint(row)
 	body.Secret = secret
 	c.Header().Set("Location", "/v1/endpoints/"+body.ID)
 	c.Header().Set("Cache-Control", "no-store")
 	c.answerEndpoint(http.StatusCreated, body)
-	return nil
-}
-
-func checkSecret(scheme, secret string) []posthaste.Problem {
-	check := signature.CheckStandard
-	if scheme == posthaste.SchemeHex {
-		check = signature.CheckHex
-	}
-	if err := check(secret); err != nil {
-		return []posthaste.Problem{{Field: "secret", Message: "cannot be used", Hint: err.Error() + "; leave it out to have one made"}}
-	}
-	return nil
 }
 
 // problemsOf separates the problems that a request has from an error that ends it.
@@ -176,8 +202,10 @@ func without(problems, known []posthaste.Problem) []posthaste.Problem {
 }
 
 func (a *api) listEndpoints(c *call) error {
-	q := newQuery(c, "limit", "cursor")
-	p := store.ListEndpointsParams{Tenant: c.tenant.No, Before: q.cursor(endpointList), Limit: q.limit()}
+	q := newQuery(c, "limit", "cursor", "deleted")
+	p := store.ListEndpointsParams{
+		Tenant: c.tenant.No, Before: q.cursor(endpointList), Deleted: q.oneOf("deleted", "true", "false") == "true", Limit: q.limit(),
+	}
 	if err := q.err(); err != nil {
 		return err
 	}
@@ -189,135 +217,104 @@ func (a *api) listEndpoints(c *call) error {
 	if len(rows) == p.Limit {
 		next = rows[len(rows)-1].ID
 	}
-	c.write(http.StatusOK, newPage(rows, showEndpoint, printCursor(endpointList, next)))
+	names, err := tenantNames(a, c, rows, func(row store.EndpointRow) store.TenantNo { return row.Tenant })
+	if err != nil {
+		return err
+	}
+	show := func(row store.EndpointRow) endpointBody {
+		body := showEndpoint(row)
+		body.Tenant = names[row.Tenant]
+		return body
+	}
+	c.write(http.StatusOK, newPage(rows, show, printCursor(endpointList, next)))
 	return nil
 }
 
-// readEndpoint does not show a tombstone: it stays for the history that names it,
-// and for its owner the endpoint is gone.
+// tenantNames returns the names of the tenants of rows where all tenants are
+// read, else nil: a tenant's own lists don't repeat whose they are.
+func tenantNames[Row any](a *api, c *call, rows []Row, of func(Row) store.TenantNo) (map[store.TenantNo]string, error) {
+	if c.tenant.No != 0 {
+		return nil, nil
+	}
+	names := map[store.TenantNo]string{}
+	for _, row := range rows {
+		no := of(row)
+		if _, known := names[no]; known {
+			continue
+		}
+		name, err := a.Pipeline.TenantName(c.r.Context(), no)
+		if err != nil {
+			return nil, err
+		}
+		names[no] = name
+	}
+	return names, nil
+}
+
+// readEndpoint shows a tombstone too, by its id: the history names it.
 func (a *api) readEndpoint(c *call) error {
-	id, err := a.endpointID(c)
+	row, pre, err := a.findEndpoint(c)
+	if err == nil {
+		err = pre.check(row.Version)
+	}
 	if err != nil {
 		return err
 	}
-	row, err := a.store.Endpoint(c.r.Context(), c.tenant.No, id)
-	switch {
-	case errors.Is(err, store.ErrNotFound), err == nil && !row.DeletedAt.IsZero():
-		return notFound("endpoint")
-	case err != nil:
+	names, err := tenantNames(a, c, []store.EndpointRow{row}, func(row store.EndpointRow) store.TenantNo { return row.Tenant })
+	if err != nil {
 		return err
 	}
-	c.answerEndpoint(http.StatusOK, showEndpoint(row))
+	body := showEndpoint(row)
+	body.Tenant = names[row.Tenant]
+	c.answerEndpoint(http.StatusOK, body)
 	return nil
 }
 
-// endpointID reads the path of a request that takes no parameters. If-Match is
-// refused rather than ignored: a client that sends it counts on it.
-func (a *api) endpointID(c *call) (posthaste.ID, error) {
-	if err := newQuery(c).err(); err != nil {
-		return posthaste.ID{}, err
+// findEndpoint finds the endpoint that the path of a request without parameters
+// names, by its id or, after "uid:", by its owner's own; a deleted one by its id.
+func (a *api) findEndpoint(c *call) (row store.EndpointRow, pre precondition, err error) {
+	if err = newQuery(c).err(); err == nil {
+		pre, err = c.precondition()
 	}
-	if c.r.Header.Get("If-Match") != "" {
-		return posthaste.ID{}, notBuilt("If-Match", "is not built yet", "leave it out")
-	}
-	return pathID(c, posthaste.KindEndpoint, "endpoint")
-}
-
-func (a *api) patchEndpoint(c *call) error {
-	id, err := a.endpointID(c)
 	if err != nil {
-		return err
+		return row, pre, err
 	}
-	body, err := a.readBody(c, maxJSONBytes)
-	if err != nil {
-		return err
+	if uid, isUID := pathUID(c, "id"); isUID {
+		switch {
+		case c.tenant.No == 0:
+			return row, pre, oneProblem(auth.HeaderTenant, "is for all tenants, each of which may have an endpoint of that uid", "name the tenant, or the endpoint's id")
+		case len(posthaste.ValidateUID("uid", uid)) > 0:
+			return row, pre, notFound("endpoint")
+		}
+		row, err = a.store.EndpointByUID(c.r.Context(), c.tenant.No, uid)
+	} else {
+		var id posthaste.ID
+		if id, err = pathID(c, posthaste.KindEndpoint, "endpoint"); err != nil {
+			return row, pre, err
+		}
+		row, err = a.store.Endpoint(c.r.Context(), c.tenant.No, id)
 	}
-	return a.changeEndpoint(c, id, func(e *posthaste.Endpoint) error { return a.merge(body, e) })
-}
-
-// merge lays a JSON Merge Patch over an endpoint.
-func (a *api) merge(body []byte, e *posthaste.Endpoint) error {
-	in, defaults := patchEndpointRequest{Definition: e.Definition, Enabled: !e.Disabled}, newPatchEndpoint()
-	problems, err := problemsOf(decode(body, &in, &defaults, laterOnPatch))
-	if err != nil {
-		return err
-	}
-	// What was wrong before is not the fault of this change: an endpoint that
-	// stricter rules have overtaken can still be paused, disabled or repaired.
-	before := e.Validate(a.rules)
-	after := slices.DeleteFunc(in.Validate(a.rules), func(p posthaste.Problem) bool { return slices.Contains(before, p) })
-	problems = append(problems, without(after, problems)...)
-	if e.Signature.Scheme == posthaste.SchemeHex && in.Signature.Scheme == posthaste.SchemeStandard {
-		problems = append(problems, posthaste.Problem{
-			Field: "signature.scheme", Message: "cannot be changed from hex to standard yet: the secret may not fit",
-			Hint: "make a new endpoint", Code: posthaste.CodeUnsupported,
-		})
-	}
-	if err := posthaste.Invalid(problems); err != nil {
-		return err
-	}
-	e.Definition = in.Definition
-	switch {
-	case in.Enabled:
-		e.Disabled, e.DisabledReason = false, ""
-	case !e.Disabled:
-		e.Disabled, e.DisabledReason = true, byRequest
-	}
-	return nil
-}
-
-func (a *api) pauseEndpoint(c *call) error {
-	return a.order(c, func(e *posthaste.Endpoint) error {
-		e.Paused = true
-		return nil
-	})
-}
-
-func (a *api) resumeEndpoint(c *call) error {
-	return a.order(c, func(e *posthaste.Endpoint) error {
-		e.Paused = false
-		return nil
-	})
-}
-
-// order changes an endpoint by a request that says all it has to say in its path.
-func (a *api) order(c *call, change func(*posthaste.Endpoint) error) error {
-	id, err := a.endpointID(c)
-	if err != nil {
-		return err
-	}
-	if err := a.noBody(c); err != nil {
-		return err
-	}
-	return a.changeEndpoint(c, id, change)
-}
-
-func (a *api) changeEndpoint(c *call, id posthaste.ID, change func(*posthaste.Endpoint) error) error {
-	row, err := a.Pipeline.ChangeEndpoint(c.r.Context(), c.tenant, id, change)
 	if errors.Is(err, store.ErrNotFound) {
-		return notFound("endpoint")
+		err = notFound("endpoint")
 	}
-	if err != nil {
-		return err
-	}
-	c.answerEndpoint(http.StatusOK, showEndpoint(row))
-	return nil
+	return row, pre, err
 }
 
-func (a *api) deleteEndpoint(c *call) error {
-	id, err := a.endpointID(c)
-	if err != nil {
-		return err
+// pathUID returns the uid where a part of the path addresses an object by it.
+func pathUID(c *call, part string) (uid string, isUID bool) {
+	if uid, isUID = strings.CutPrefix(c.r.PathValue(part), posthaste.UIDPrefix); !isUID {
+		uid = ""
 	}
-	err = a.Pipeline.DeleteEndpoint(c.r.Context(), c.tenant, id)
-	if errors.Is(err, store.ErrNotFound) {
-		return notFound("endpoint")
+	return uid, isUID
+}
+
+// livingEndpoint is findEndpoint for requests that change something or use it.
+func (a *api) livingEndpoint(c *call) (store.EndpointRow, precondition, error) {
+	row, pre, err := a.findEndpoint(c)
+	if err == nil && !row.DeletedAt.IsZero() {
+		err = notFound("endpoint")
 	}
-	if err != nil {
-		return err
-	}
-	c.WriteHeader(http.StatusNoContent)
-	return nil
+	return row, pre, err
 }
 
 type testRequest struct {
@@ -331,7 +328,10 @@ func newTest() testRequest {
 
 // testEndpoint sends an event to this endpoint alone, whatever it subscribes to.
 func (a *api) testEndpoint(c *call) error {
-	id, err := a.endpointID(c)
+	row, pre, err := a.livingEndpoint(c)
+	if err == nil {
+		err = pre.check(row.Version)
+	}
 	if err != nil {
 		return err
 	}
@@ -342,15 +342,8 @@ func (a *api) testEndpoint(c *call) error {
 	if err := posthaste.Invalid(posthaste.ValidateType("type", in.Type)); err != nil {
 		return err
 	}
-	row, err := a.store.Endpoint(c.r.Context(), c.tenant.No, id)
-	switch {
-	case errors.Is(err, store.ErrNotFound), err == nil && !row.DeletedAt.IsZero():
-		return notFound("endpoint")
-	case err != nil:
-		return err
-	}
 	receipt, err := a.Pipeline.Accept(c.r.Context(), pipeline.Submission{
-		Tenant: c.tenant, Endpoints: []posthaste.ID{id},
+		Tenant: c.tenant, Endpoints: []posthaste.ID{row.ID},
 		Event: posthaste.Event{Type: in.Type, Source: "api", ContentType: "application/json", Payload: in.Payload},
 	})
 	if err != nil {

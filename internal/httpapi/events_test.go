@@ -162,7 +162,7 @@ func TestUnknownTenant(t *testing.T) {
 	s := start(t)
 	s.send("a", "x", "Posthaste-Tenant: acmee").problem(404, "not_found")
 	s.send("a", "x", "Posthaste-Tenant: no/name").problem(404, "not_found")
-	s.send("a", "x", "Posthaste-Tenant: *").problem(422, "unsupported", "Posthaste-Tenant")
+	s.send("a", "x", "Posthaste-Tenant: *").problem(422, "invalid", "Posthaste-Tenant")
 	s.send("a", "x", "Posthaste-Tenant: ").problem(422, "invalid", "Posthaste-Tenant")
 	if n := len(s.get("/v1/events").ids()); n != 0 {
 		t.Errorf("%d events were stored", n)

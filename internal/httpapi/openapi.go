@@ -175,9 +175,13 @@ func (d *describer) operation(r route, maxPayloadBytes int) *huma.Operation {
 	} else {
 		codes = append(codes, posthaste.CodeUnauthorized, posthaste.CodeForbidden, posthaste.CodeUnavailable, posthaste.CodeInternal)
 	}
-	if r.access == anyKey {
+	if r.access == anyKey || r.access == allTenants {
 		codes = append(codes, posthaste.CodeInvalid, posthaste.CodeUnsupported, posthaste.CodeNotFound)
-		op.Parameters = append(op.Parameters, headerParam("Posthaste-Tenant", "The tenant that an admin key acts for; default where it is left out"))
+		text := "The tenant that an admin key acts for; default where it is left out"
+		if r.access == allTenants {
+			text += "; * reads those of all tenants"
+		}
+		op.Parameters = append(op.Parameters, headerParam("Posthaste-Tenant", text))
 	}
 	for part := range strings.SplitSeq(r.path, "/") {
 		if name, isPart := strings.CutPrefix(part, "{"); isPart && name != "$}" {

@@ -17,7 +17,9 @@ var (
 		{name: "since", text: "Accepted at this time or later", schema: huma.Schema{Type: huma.TypeString, Format: "date-time"}},
 		{name: "until", text: "Accepted before this time", schema: huma.Schema{Type: huma.TypeString, Format: "date-time"}},
 	}
-	typeParam = param{name: "type", text: "The event's type, exactly"}
+	typeParam    = param{name: "type", text: "The event's type, exactly"}
+	deletedParam = param{name: "deleted", text: "true: deleted ones too", schema: huma.Schema{Type: huma.TypeString, Enum: []any{"true", "false"}}}
+	matchParams  = []param{{name: headerIfMatch, in: "header", text: "The ETag that the object has to have, a list of them, or *; else 412 and nothing is done. A weak tag matches nothing"}}
 )
 
 func number(n float64) *float64 { return &n }
@@ -74,19 +76,35 @@ var (
 			{name: "parent", text: "The id of the event that caused it"},
 		}, timeParams, pageParams),
 	}
-	readEventOperation    = operation{tag: "Events", summary: "Read an event", status: 200, out: eventBody{}}
-	readPayloadOperation  = operation{tag: "Events", summary: "Read an event's payload", text: "The very bytes that were accepted, with their content type; their content encoding is in Posthaste-Content-Encoding.", status: 200, outType: "*/*"}
-	resendEventOperation  = operation{tag: "Events", summary: "Send an event once more", text: "Makes a new delivery with the same webhook-id.", in: resendRequest{}, required: []string{"endpoint_id"}, status: 201, out: deliveryBody{}, codes: []posthaste.Code{posthaste.CodeEndpointDeleted, posthaste.CodeExpiredEvent}}
-	endpointConflictCodes = []posthaste.Code{posthaste.CodeConflict}
+	readEventOperation   = operation{tag: "Events", summary: "Read an event", status: 200, out: eventBody{}}
+	readPayloadOperation = operation{tag: "Events", summary: "Read an event's payload", text: "The very bytes that were accepted, with their content type; their content encoding is in Posthaste-Content-Encoding.", status: 200, outType: "*/*"}
+	resendEventOperation = operation{tag: "Events", summary: "Send an event once more", text: "Makes a new delivery with the same webhook-id.", in: resendRequest{}, required: []string{"endpoint_id"}, status: 201, out: deliveryBody{}, codes: []posthaste.Code{posthaste.CodeEndpointDeleted, posthaste.CodeExpiredEvent}}
 
-	createEndpointOperation = operation{tag: "Endpoints", summary: "Make an endpoint", text: "The answer shows the secret, this once.", in: createEndpointRequest{}, required: []string{"url"}, status: 201, out: endpointBody{}}
-	listEndpointsOperation  = operation{tag: "Endpoints", summary: "List endpoints", params: pageParams, status: 200, out: page[endpointBody]{}}
-	readEndpointOperation   = operation{tag: "Endpoints", summary: "Read an endpoint", status: 200, out: endpointBody{}}
-	patchEndpointOperation  = operation{tag: "Endpoints", summary: "Change an endpoint", text: "A JSON Merge Patch: what is left out stays, null goes back to the default.", in: patchEndpointRequest{}, status: 200, out: endpointBody{}, codes: endpointConflictCodes}
-	deleteEndpointOperation = operation{tag: "Endpoints", summary: "Delete an endpoint", text: "What waits for it ends dead; its history stays readable.", status: 204}
-	pauseEndpointOperation  = operation{tag: "Endpoints", summary: "Pause an endpoint", text: "Its deliveries are made and wait.", status: 200, out: endpointBody{}, codes: endpointConflictCodes}
-	resumeEndpointOperation = operation{tag: "Endpoints", summary: "Resume an endpoint", status: 200, out: endpointBody{}, codes: endpointConflictCodes}
-	testEndpointOperation   = operation{tag: "Endpoints", summary: "Send a test event", text: "To this endpoint alone, whatever it subscribes to.", in: testRequest{}, status: 202, out: receiptBody{}, codes: []posthaste.Code{posthaste.CodeOverloaded}}
+	changeCodes = []posthaste.Code{posthaste.CodeConflict, posthaste.CodePreconditionFailed}
+	matchCodes  = []posthaste.Code{posthaste.CodePreconditionFailed}
+
+	createEndpointOperation = operation{tag: "Endpoints", summary: "Make an endpoint", text: "The answer shows the secret, this once.", in: createEndpointRequest{}, required: []string{"url"}, status: 201, out: endpointBody{}, codes: []posthaste.Code{posthaste.CodeConflict}}
+	listEndpointsOperation  = operation{tag: "Endpoints", summary: "List endpoints", params: paramsOf([]param{deletedParam}, pageParams), status: 200, out: page[endpointBody]{}}
+	readEndpointOperation   = operation{tag: "Endpoints", summary: "Read an endpoint", text: "By its id, or by your own as uid:MINE. A deleted one can be read by its id.", params: matchParams, status: 200, out: endpointBody{}, codes: matchCodes}
+	putEndpointOperation    = operation{
+		tag: "Endpoints", summary: "Make or replace an endpoint",
+		text: "PUT to uid:MINE makes the endpoint of your own id and answers 201 with its secret, or replaces what you wrote of one that exists and answers 200. " +
+			"The same request again changes nothing, and requests at once make one endpoint. What is left out has its default, but for enabled and secret; a pause stays. " +
+			"PUT to an id only replaces.",
+		params: matchParams, in: putEndpointRequest{}, required: []string{"url"}, status: 200, also: 201, out: endpointBody{}, codes: changeCodes,
+	}
+	patchEndpointOperation  = operation{tag: "Endpoints", summary: "Change an endpoint", text: "A JSON Merge Patch: what is left out stays, null goes back to the default. A change of nothing makes no new version.", params: matchParams, in: patchEndpointRequest{}, status: 200, out: endpointBody{}, codes: changeCodes}
+	deleteEndpointOperation = operation{tag: "Endpoints", summary: "Delete an endpoint", text: "What waits for it ends dead; its history stays readable, and its uid is free again.", params: matchParams, status: 204, codes: matchCodes}
+	pauseEndpointOperation  = operation{tag: "Endpoints", summary: "Pause an endpoint", text: "Its deliveries are made and wait.", params: matchParams, status: 200, out: endpointBody{}, codes: changeCodes}
+	resumeEndpointOperation = operation{tag: "Endpoints", summary: "Resume an endpoint", params: matchParams, status: 200, out: endpointBody{}, codes: changeCodes}
+	rotateSecretOperation   = operation{
+		tag: "Endpoints", summary: "Replace an endpoint's secret",
+		text: "The answer shows the new secret, this once. Until the overlap ends each delivery is signed with both, the new one first: scheme standard then has two signatures " +
+			"separated by a space, of which a receiver accepts either; scheme hex has two separated by a comma. An attempt that begins when the overlap has ended is signed with the new one alone. " +
+			"5 secrets at most sign at once.",
+		params: matchParams, in: rotateRequest{}, status: 200, out: endpointBody{}, codes: changeCodes,
+	}
+	testEndpointOperation = operation{tag: "Endpoints", summary: "Send a test event", text: "To this endpoint alone, whatever it subscribes to.", params: matchParams, in: testRequest{}, status: 202, out: receiptBody{}, codes: []posthaste.Code{posthaste.CodeOverloaded, posthaste.CodePreconditionFailed}}
 
 	listDeliveriesOperation = operation{
 		tag: "Deliveries", summary: "List deliveries", status: 200, out: page[deliveryBody]{},
@@ -102,9 +120,23 @@ var (
 		codes: []posthaste.Code{posthaste.CodeNotDead, posthaste.CodeEndpointDeleted, posthaste.CodeExpiredEvent, posthaste.CodeUnreadable, posthaste.CodeTooLarge},
 	}
 
-	createTenantOperation = operation{tag: "Tenants", summary: "Make a tenant", in: tenantRequest{}, required: []string{"name"}, status: 201, out: tenantBody{}, codes: endpointConflictCodes}
-	listTenantsOperation  = operation{tag: "Tenants", summary: "List tenants", params: pageParams, status: 200, out: page[tenantBody]{}, codes: []posthaste.Code{posthaste.CodeInvalid}}
-	readTenantOperation   = operation{tag: "Tenants", summary: "Read a tenant", status: 200, out: tenantBody{}, codes: []posthaste.Code{posthaste.CodeInvalid, posthaste.CodeNotFound}}
+	tenantCodes = append([]posthaste.Code{posthaste.CodeInvalid, posthaste.CodeNotFound}, changeCodes...)
+
+	createTenantOperation = operation{tag: "Tenants", summary: "Make a tenant", in: tenantRequest{}, required: []string{"name"}, status: 201, out: tenantBody{}, codes: []posthaste.Code{posthaste.CodeConflict}}
+	listTenantsOperation  = operation{tag: "Tenants", summary: "List tenants", params: paramsOf([]param{deletedParam}, pageParams), status: 200, out: page[tenantBody]{}, codes: []posthaste.Code{posthaste.CodeInvalid}}
+	readTenantOperation   = operation{tag: "Tenants", summary: "Read a tenant", text: "By its name, or by your own id for it as uid:MINE. A deleted one can be read by its name.", params: matchParams, status: 200, out: tenantBody{}, codes: append([]posthaste.Code{posthaste.CodeInvalid, posthaste.CodeNotFound}, matchCodes...)}
+	putTenantOperation    = operation{
+		tag: "Tenants", summary: "Make or replace a tenant",
+		text:   "PUT to uid:MINE makes the tenant of your own id, for which it needs a name, or replaces the metadata of one that exists. The same request again changes nothing. PUT to a name only replaces.",
+		params: matchParams, in: tenantRequest{}, status: 200, also: 201, out: tenantBody{}, codes: tenantCodes,
+	}
+	patchTenantOperation  = operation{tag: "Tenants", summary: "Change a tenant", text: "A JSON Merge Patch of uid and metadata; the name never changes.", params: matchParams, in: tenantRequest{}, status: 200, out: tenantBody{}, codes: tenantCodes}
+	deleteTenantOperation = operation{
+		tag: "Tenants", summary: "Delete a tenant",
+		text: "Its endpoints are deleted with it, and what waits for them ends dead. From then on an event or an endpoint for it is answered with 404, within 2 s on every replica. " +
+			"An admin key that names it in Posthaste-Tenant still reads its history; its name is not given to another. The tenants default and operator cannot be deleted.",
+		params: matchParams, status: 204, codes: tenantCodes,
+	}
 
 	liveOperation    = operation{tag: "Operations", summary: "Does the process answer?", status: 200, out: healthBody{}}
 	readyOperation   = operation{tag: "Operations", summary: "Can events be accepted and delivered here now?", status: 200, out: healthBody{}, codes: []posthaste.Code{posthaste.CodeUnavailable}}

@@ -31,6 +31,7 @@ var answers = map[posthaste.Code]answer{
 	posthaste.CodeEndpointDeleted:     {http.StatusConflict, "The endpoint is deleted", 0},
 	posthaste.CodeConflict:            {http.StatusConflict, "The object exists, or was changed meanwhile", 0},
 	posthaste.CodeExpiredEvent:        {http.StatusGone, "The event is past its retention", 0},
+	posthaste.CodePreconditionFailed:  {http.StatusPreconditionFailed, "The object is at another version", 0},
 	posthaste.CodeTooLarge:            {http.StatusRequestEntityTooLarge, "The body is too large", 0},
 	posthaste.CodeInvalid:             {http.StatusUnprocessableEntity, "The request is not valid", 0},
 	posthaste.CodeUnsupported:         {http.StatusUnprocessableEntity, "Not built yet", 0},
@@ -62,6 +63,8 @@ func explain(err error) *posthaste.Error {
 		return &posthaste.Error{Code: posthaste.CodeNotFound, Message: "there is no such object", Hint: "check the id and the tenant", Err: err}
 	case errors.Is(err, store.ErrConflict):
 		return &posthaste.Error{Code: posthaste.CodeConflict, Message: "the object exists, or was changed meanwhile", Hint: "read it, then try again", Err: err}
+	case errors.Is(err, store.ErrTaken):
+		return &posthaste.Error{Code: posthaste.CodeConflict, Message: "another object has that uid", Hint: "choose another uid, or change that object: PUT to uid: and the uid", Err: err}
 	case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrFenced), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "the database did not answer", Hint: "send the request again after Retry-After", Err: err}
 	}

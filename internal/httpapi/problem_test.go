@@ -21,7 +21,7 @@ import (
 func TestEveryCodeHasItsAnswer(t *testing.T) {
 	want := map[posthaste.Code]int{
 		"unreadable": 400, "unauthorized": 401, "forbidden": 403, "not_found": 404, "method_not_allowed": 405, "idempotency_mismatch": 409,
-		"not_dead": 409, "not_pending": 409, "endpoint_deleted": 409, "conflict": 409, "expired_event": 410, "too_large": 413,
+		"not_dead": 409, "not_pending": 409, "endpoint_deleted": 409, "conflict": 409, "expired_event": 410, "precondition_failed": 412, "too_large": 413,
 		"invalid": 422, "unsupported": 422, "internal": 500, "overloaded": 503, "unavailable": 503,
 	}
 	for code, status := range want {
@@ -52,6 +52,7 @@ func TestErrorsOfOthers(t *testing.T) {
 		{store.ErrNotFound, "not_found"},
 		{fmt.Errorf("read: %w", store.ErrNotFound), "not_found"},
 		{store.ErrConflict, "conflict"},
+		{store.ErrTaken, "conflict"},
 		{fmt.Errorf("dial 10.0.0.1: %w", store.ErrUnavailable), "unavailable"},
 		{store.ErrFenced, "unavailable"},
 		{context.DeadlineExceeded, "unavailable"},

@@ -11,15 +11,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/internal/auth"
 )
 
 // access says who may use a route.
 type access int8
 
 const (
-	open     access = iota // anybody
-	anyKey                 // any key, for its tenant
-	adminKey               // an admin key, without a tenant
+	open       access = iota // anybody
+	anyKey                   // any key, for its tenant
+	allTenants               // as anyKey; an admin may ask for all tenants at once
+	adminKey                 // an admin key, without a tenant
 )
 
 // route is one method at one path. Its operation is what the OpenAPI document says of it.
@@ -51,21 +53,26 @@ func (a *api) routes() []route {
 		{"POST", "/v1/events/{id}/resend", anyKey, a.resendEvent, resendEventOperation},
 
 		{"POST", "/v1/endpoints", anyKey, a.createEndpoint, createEndpointOperation},
-		{"GET", "/v1/endpoints", anyKey, a.listEndpoints, listEndpointsOperation},
-		{"GET", "/v1/endpoints/{id}", anyKey, a.readEndpoint, readEndpointOperation},
+		{"GET", "/v1/endpoints", allTenants, a.listEndpoints, listEndpointsOperation},
+		{"GET", "/v1/endpoints/{id}", allTenants, a.readEndpoint, readEndpointOperation},
+		{"PUT", "/v1/endpoints/{id}", anyKey, a.putEndpoint, putEndpointOperation},
 		{"PATCH", "/v1/endpoints/{id}", anyKey, a.patchEndpoint, patchEndpointOperation},
 		{"DELETE", "/v1/endpoints/{id}", anyKey, a.deleteEndpoint, deleteEndpointOperation},
 		{"POST", "/v1/endpoints/{id}/pause", anyKey, a.pauseEndpoint, pauseEndpointOperation},
 		{"POST", "/v1/endpoints/{id}/resume", anyKey, a.resumeEndpoint, resumeEndpointOperation},
+		{"POST", "/v1/endpoints/{id}/rotate-secret", anyKey, a.rotateSecret, rotateSecretOperation},
 		{"POST", "/v1/endpoints/{id}/test", anyKey, a.testEndpoint, testEndpointOperation},
 
-		{"GET", "/v1/deliveries", anyKey, a.listDeliveries, listDeliveriesOperation},
-		{"GET", "/v1/deliveries/{id}", anyKey, a.readDelivery, readDeliveryOperation},
+		{"GET", "/v1/deliveries", allTenants, a.listDeliveries, listDeliveriesOperation},
+		{"GET", "/v1/deliveries/{id}", allTenants, a.readDelivery, readDeliveryOperation},
 		{"POST", "/v1/deliveries/{id}/replay", anyKey, a.replayDelivery, replayDeliveryOperation},
 
 		{"POST", "/v1/tenants", adminKey, a.createTenant, createTenantOperation},
 		{"GET", "/v1/tenants", adminKey, a.listTenants, listTenantsOperation},
 		{"GET", "/v1/tenants/{name}", adminKey, a.readTenant, readTenantOperation},
+		{"PUT", "/v1/tenants/{name}", adminKey, a.putTenant, putTenantOperation},
+		{"PATCH", "/v1/tenants/{name}", adminKey, a.patchTenant, patchTenantOperation},
+		{"DELETE", "/v1/tenants/{name}", adminKey, a.deleteTenant, deleteTenantOperation},
 
 		{"GET", "/livez", open, a.live, liveOperation},
 		{"GET", "/readyz", open, a.ready, readyOperation},
@@ -76,7 +83,6 @@ func (a *api) routes() []route {
 		{"GET", "/{$}", open, a.home, homeOperation},
 
 		// Named in the contract and not built yet: said so, rather than 404.
-		{"POST", "/v1/endpoints/{id}/rotate-secret", anyKey, later("rotation of secrets"), operation{}},
 		{"POST", "/v1/deliveries/{id}/skip", anyKey, later("skipping a delivery"), operation{}},
 	}
 }
@@ -174,6 +180,14 @@ func (a *api) admit(c *call, need access) (err error) {
 	if err != nil {
 		return err
 	}
+	if name == auth.AllTenants {
+		c.tenant.Name = name // and number 0, which asks the store for all
+		if need != allTenants {
+			return oneProblem(auth.HeaderTenant, "is for all tenants, which this request cannot be",
+				"name one tenant; * is for reading endpoints and deliveries")
+		}
+		return nil
+	}
 	if name != posthaste.TenantDefault && len(posthaste.ValidateTenantName(name)) > 0 {
 		return notFound("tenant") // what is no name is no tenant's either; and no database sees it
 	}
@@ -185,6 +199,12 @@ func (a *api) admit(c *call, need access) (err error) {
 			}
 		}
 		return err
+	}
+	if !c.tenant.DeletedAt.IsZero() && (c.route.method != http.MethodGet || !c.principal.Admin) {
+		return &posthaste.Error{
+			Code: posthaste.CodeNotFound, Message: fmt.Sprintf("the tenant %q is deleted", name),
+			Hint: "its history can be read with an admin key; nothing else is left of it",
+		}
 	}
 	return nil
 }

@@ -180,6 +180,11 @@ func (p *Pipeline) prepare(ctx context.Context, batch []*submission) []*submissi
 			s.answer <- Result{Err: unavailable(err)}
 			continue
 		}
+		if !routes.deletedAt.IsZero() {
+			p.ledger.release(s.entry)
+			s.answer <- Result{Err: errTenantDeleted}
+			continue
+		}
 		targets, problems := routes.match(s.Event.Type, s.Endpoints)
 		if len(problems) > 0 {
 			p.ledger.release(s.entry)

@@ -116,12 +116,13 @@ func (p *Pipeline) guard(l *loaded) *verdict {
 // send makes the request. False: the engine's grace ended before an answer came.
 func (p *Pipeline) send(ctx context.Context, l loaded) (sent, bool) {
 	s := sent{loaded: l}
-	if l.endpoint.unusable != nil {
-		s.result = deliver.Result{StartedAt: p.clock.Now(), Cause: posthaste.CauseWrite, Error: l.endpoint.unusable.Error()}
+	target, err := p.targetOf(l.endpoint)
+	if err != nil {
+		s.result = deliver.Result{StartedAt: p.clock.Now(), Cause: posthaste.CauseWrite, Error: err.Error()}
 		return s, true
 	}
 	e := l.event
-	s.result = p.sender.Send(ctx, l.endpoint.target, &deliver.Message{
+	s.result = p.sender.Send(ctx, target, &deliver.Message{
 		EventID: e.ID, DeliveryID: l.lease.Delivery, Number: l.lease.Number, Type: e.Type,
 		ContentType: e.ContentType, ContentEncoding: e.ContentEncoding, Traceparent: e.Traceparent,
 		Headers: e.Headers, Body: e.Payload,
@@ -194,7 +195,7 @@ func (p *Pipeline) giveBack(items []*item, why string) {
 func (p *Pipeline) disableGone(ctx context.Context, e *endpoint) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
-	_, err := p.change(ctx, e.row.Tenant, e.row.ID, func(current *posthaste.Endpoint) error {
+	_, err := p.change(ctx, e.row.Tenant, e.row.ID, func(current *store.EndpointRow) error {
 		if current.Version != e.row.Version || current.Disabled {
 			return errUnchanged
 		}

@@ -1,25 +1,18 @@
 package pipeline
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/posthaste-dev/posthaste"
 	"github.com/posthaste-dev/posthaste/internal/deliver"
 	"github.com/posthaste-dev/posthaste/internal/retry"
 	"github.com/posthaste-dev/posthaste/internal/store"
 )
-
-// Tenant returns a tenant by name, from memory where it is known, or [store.ErrNotFound].
-func (p *Pipeline) Tenant(ctx context.Context, name string) (store.TenantRow, error) {
-	return p.routing.tenant(ctx, name)
-}
-
-// CreateTenant makes a tenant. [store.ErrConflict] if there is one of that name.
-func (p *Pipeline) CreateTenant(ctx context.Context, name string) (store.TenantRow, error) {
-	return p.store.CreateTenant(ctx, name, p.clock.Now())
-}
 
 // CreateEndpoint stores a valid endpoint with its signing secret. It is in force
 // here when the call returns, and everywhere for events accepted after it.
@@ -40,15 +33,58 @@ func (p *Pipeline) CreateEndpoint(ctx context.Context, tenant store.TenantRow, e
 	return row, p.reload(ctx, tenant.No)
 }
 
+// PutEndpoint makes the endpoint of a uid as create says, or, where the tenant has
+// one, lets change edit it. Called again and again, and by many at once, it makes
+// one endpoint. It reports whether it made it; errors of create and change are
+// returned as they are.
+func (p *Pipeline) PutEndpoint(
+	ctx context.Context, tenant store.TenantRow, uid string,
+	create func() (e posthaste.Endpoint, secret string, err error), change func(*store.EndpointRow) error,
+) (row store.EndpointRow, made bool, err error) {
+	for range changeTries {
+		row, err = p.store.EndpointByUID(ctx, tenant.No, uid)
+		switch {
+		case err == nil:
+			row, err = p.change(ctx, tenant.No, row.ID, change)
+			if !errors.Is(err, store.ErrNotFound) {
+				return row, false, err
+			}
+			continue // deleted meanwhile: it is to be made anew
+		case !errors.Is(err, store.ErrNotFound):
+			return row, false, err
+		}
+		e, secret, err := create()
+		if err != nil {
+			return row, false, err
+		}
+		e.UID = uid
+		row, err = p.CreateEndpoint(ctx, tenant, e, secret)
+		if !errors.Is(err, store.ErrTaken) {
+			return row, err == nil, err
+		}
+	}
+	return row, false, errContended
+}
+
+// changeTries is how often a change begins again that others come in the way of.
+// Each time somebody else's has succeeded.
+const changeTries = 50
+
+var errContended = &posthaste.Error{
+	Code: posthaste.CodeConflict, Message: "the object is being changed by others", Hint: "read it again and repeat the change",
+}
+
 // ChangeEndpoint reads an endpoint, lets change edit it, and stores it; when
-// somebody else changed it meanwhile, it begins again. Errors of change are returned as
-// they are; [store.ErrNotFound], also for a deleted endpoint.
-func (p *Pipeline) ChangeEndpoint(ctx context.Context, tenant store.TenantRow, id posthaste.ID, change func(*posthaste.Endpoint) error) (store.EndpointRow, error) {
+// somebody else changed it meanwhile, it begins again. What is the same afterwards
+// is not stored and stays at its version. Errors of change are returned as they
+// are; [store.ErrNotFound], also for a deleted endpoint; [store.ErrTaken] where
+// another one has the new uid.
+func (p *Pipeline) ChangeEndpoint(ctx context.Context, tenant store.TenantRow, id posthaste.ID, change func(*store.EndpointRow) error) (store.EndpointRow, error) {
 	return p.change(ctx, tenant.No, id, change)
 }
 
-func (p *Pipeline) change(ctx context.Context, tenant store.TenantNo, id posthaste.ID, change func(*posthaste.Endpoint) error) (store.EndpointRow, error) {
-	for range 10 {
+func (p *Pipeline) change(ctx context.Context, tenant store.TenantNo, id posthaste.ID, change func(*store.EndpointRow) error) (store.EndpointRow, error) {
+	for range changeTries {
 		row, err := p.store.Endpoint(ctx, tenant, id)
 		if err != nil {
 			return row, err
@@ -56,12 +92,15 @@ func (p *Pipeline) change(ctx context.Context, tenant store.TenantNo, id posthas
 		if !row.DeletedAt.IsZero() {
 			return row, store.ErrNotFound
 		}
-		from := row.Version
-		if err := change(&row.Endpoint); err != nil {
+		before := row.Endpoint
+		if err := change(&row); err != nil {
+			return row, err
+		}
+		if same, err := sameEndpoint(before, row.Endpoint); same || err != nil {
 			return row, err
 		}
 		row.UpdatedAt = p.clock.Now()
-		row, err = p.store.UpdateEndpoint(ctx, store.UpdateEndpointParams{Tenant: tenant, Endpoint: row.Endpoint, FromVersion: from})
+		row, err = p.store.UpdateEndpoint(ctx, store.UpdateEndpointParams{Tenant: tenant, Endpoint: row.Endpoint, FromVersion: before.Version})
 		switch {
 		case errors.Is(err, store.ErrConflict):
 			continue
@@ -70,15 +109,32 @@ func (p *Pipeline) change(ctx context.Context, tenant store.TenantNo, id posthas
 		}
 		return row, p.reload(ctx, tenant)
 	}
-	return store.EndpointRow{}, &posthaste.Error{
-		Code: posthaste.CodeConflict, Message: "the endpoint is being changed by others", Hint: "read it again and repeat the change",
+	return store.EndpointRow{}, errContended
+}
+
+// sameEndpoint compares what an owner can change. Definitions are the same where
+// they are stored as the same JSON.
+func sameEndpoint(a, b posthaste.Endpoint) (bool, error) {
+	if a.UID != b.UID || a.Paused != b.Paused || a.Disabled != b.Disabled || a.DisabledReason != b.DisabledReason || !maps.Equal(a.Metadata, b.Metadata) {
+		return false, nil
 	}
+	before, err := json.Marshal(a.Definition)
+	if err != nil {
+		return false, fmt.Errorf("compare endpoints: %w", err)
+	}
+	after, err := json.Marshal(b.Definition)
+	if err != nil {
+		return false, fmt.Errorf("compare endpoints: %w", err)
+	}
+	return bytes.Equal(before, after), nil
 }
 
 // DeleteEndpoint makes an endpoint a tombstone: what waits for it ends dead,
-// its history stays readable.
-func (p *Pipeline) DeleteEndpoint(ctx context.Context, tenant store.TenantRow, id posthaste.ID) error {
-	if err := p.store.DeleteEndpoint(ctx, tenant.No, id, p.clock.Now()); err != nil {
+// its history stays readable, its uid is free again. [store.ErrConflict] if it is
+// not at the version (0: any).
+func (p *Pipeline) DeleteEndpoint(ctx context.Context, tenant store.TenantRow, id posthaste.ID, version int) error {
+	err := p.store.DeleteEndpoint(ctx, store.DeleteEndpointParams{Tenant: tenant.No, ID: id, FromVersion: version, Now: p.clock.Now()})
+	if err != nil {
 		return err
 	}
 	return p.reload(ctx, tenant.No)
@@ -94,13 +150,8 @@ func (p *Pipeline) reload(ctx context.Context, tenant store.TenantNo) error {
 	return err
 }
 
-// secretContext binds a sealed secret to its place, so that it can't be moved to another.
-func secretContext(id posthaste.ID, no int) string {
-	return fmt.Sprintf("endpoint-secret/%s/%d", id.Print(posthaste.KindEndpoint), no)
-}
-
 // prepareEndpoint makes what an attempt needs of a stored endpoint: secrets
-// opened, target parsed, statuses compiled. An endpoint that can't be prepared
+// opened, targets parsed, statuses compiled. An endpoint that can't be prepared
 // stays, and its attempts fail with the reason.
 func (p *Pipeline) prepareEndpoint(row store.EndpointRow) *endpoint {
 	e := &endpoint{row: row}
@@ -108,21 +159,8 @@ func (p *Pipeline) prepareEndpoint(row store.EndpointRow) *endpoint {
 		return e
 	}
 	e.transient, e.unusable = retry.ParseStatuses(row.Retry.Transient)
-	var secrets []string
-	now := p.clock.Now()
-	for _, s := range row.Secrets {
-		if !s.ExpiresAt.IsZero() && !s.ExpiresAt.After(now) {
-			continue
-		}
-		secret, err := p.keyring.Open(secretContext(row.ID, s.No), s.Sealed)
-		if err != nil {
-			e.unusable = fmt.Errorf("open secret %d, sealed with key %s: %w", s.No, s.KeyID, err)
-			continue
-		}
-		secrets = append(secrets, string(secret))
-	}
 	if e.unusable == nil {
-		e.target, e.unusable = deliver.NewTarget(row.Definition, secrets)
+		e.signing, e.unusable = p.prepareSigning(row)
 	}
 	if e.unusable != nil {
 		p.log.Error("endpoint can't be used", "endpoint_id", row.ID.Print(posthaste.KindEndpoint), "err", e.unusable)

@@ -472,7 +472,7 @@ func TestPausedWaitsResumedGoesDeletedDies(t *testing.T) {
 	row := e.endpoint(r.URL, nil)
 	set := func(paused bool) {
 		t.Helper()
-		if _, err := e.ChangeEndpoint(t.Context(), e.tenant, row.ID, func(ep *posthaste.Endpoint) error { ep.Paused = paused; return nil }); err != nil {
+		if _, err := e.ChangeEndpoint(t.Context(), e.tenant, row.ID, func(ep *store.EndpointRow) error { ep.Paused = paused; return nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -487,7 +487,7 @@ func TestPausedWaitsResumedGoesDeletedDies(t *testing.T) {
 	}
 	set(true)
 	second := e.send("a", "second")
-	if err := e.DeleteEndpoint(t.Context(), e.tenant, row.ID); err != nil {
+	if err := e.DeleteEndpoint(t.Context(), e.tenant, row.ID, 0); err != nil {
 		t.Fatal(err)
 	}
 	if d, _ := e.ended(second.ID, 1); d.State != posthaste.StateDead || d.Reason != posthaste.ReasonEndpointDeleted {

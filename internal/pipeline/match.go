@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/posthaste-dev/posthaste"
-	"github.com/posthaste-dev/posthaste/internal/deliver"
 	"github.com/posthaste-dev/posthaste/internal/retry"
 	"github.com/posthaste-dev/posthaste/internal/store"
 )
@@ -19,9 +18,9 @@ import (
 // new one. Work that was leased under an older version looks here before it starts.
 type endpoint struct {
 	row       store.EndpointRow
-	target    *deliver.Target // nil for a deleted one
+	signing   *signing // nil for a deleted one
 	transient retry.StatusSet
-	unusable  error // why there is no target: a secret that can't be opened
+	unusable  error // why there is no signing: a secret that can't be opened
 }
 
 func (e *endpoint) deleted() bool { return !e.row.DeletedAt.IsZero() }
@@ -31,11 +30,12 @@ func (e *endpoint) open() bool { return !e.deleted() && !e.row.Paused && !e.row.
 
 // routes is the snapshot of one tenant's endpoints at a routing version.
 type routes struct {
-	tenant  store.TenantNo
-	version int64
-	byNo    map[store.EndpointNo]*endpoint
-	byID    map[posthaste.ID]*endpoint
-	ordered []*endpoint // by number, without deleted ones
+	tenant    store.TenantNo
+	version   int64
+	deletedAt time.Time // of the tenant; zero while it lives
+	byNo      map[store.EndpointNo]*endpoint
+	byID      map[posthaste.ID]*endpoint
+	ordered   []*endpoint // by number, without deleted ones
 }
 
 // match returns the endpoints an event goes to: those named, or those that
@@ -78,6 +78,7 @@ type routing struct {
 	tenants map[store.TenantNo]*routes
 	byNo    map[store.EndpointNo]*endpoint
 	names   map[string]store.TenantRow
+	named   map[store.TenantNo]string
 	loading sync.Mutex // one load at a time: a later version is never overwritten by an earlier one
 
 	changed func(before, after *endpoint) // before is nil for a new one
@@ -86,27 +87,50 @@ type routing struct {
 func newRouting(s store.Store, prepare func(store.EndpointRow) *endpoint) *routing {
 	return &routing{
 		store: s, prepare: prepare,
-		tenants: map[store.TenantNo]*routes{}, byNo: map[store.EndpointNo]*endpoint{}, names: map[string]store.TenantRow{},
+		tenants: map[store.TenantNo]*routes{}, byNo: map[store.EndpointNo]*endpoint{}, names: map[string]store.TenantRow{}, named: map[store.TenantNo]string{},
 		changed: func(_, _ *endpoint) {},
 	}
 }
 
-// tenant returns a tenant by name. Names never change, so they are kept.
+// tenant returns a tenant by name. Neither its name nor its number ever changes,
+// so it is kept; whether it is deleted comes with its routes.
 func (r *routing) tenant(ctx context.Context, name string) (store.TenantRow, error) {
 	r.mu.RLock()
 	row, ok := r.names[name]
+	routes := r.tenants[row.No]
+	r.mu.RUnlock()
+	if !ok {
+		var err error
+		if row, err = r.store.Tenant(ctx, name); err != nil {
+			return row, err
+		}
+		r.mu.Lock()
+		r.names[name], r.named[row.No] = row, name
+		routes = r.tenants[row.No]
+		r.mu.Unlock()
+	}
+	if routes != nil && routes.version >= row.RoutingVersion {
+		row.DeletedAt = routes.deletedAt
+	}
+	return row, nil
+}
+
+// tenantName returns the name of a tenant by its number.
+func (r *routing) tenantName(ctx context.Context, no store.TenantNo) (string, error) {
+	r.mu.RLock()
+	name, ok := r.named[no]
 	r.mu.RUnlock()
 	if ok {
-		return row, nil
+		return name, nil
 	}
-	row, err := r.store.Tenant(ctx, name)
+	row, err := r.store.TenantByNo(ctx, no)
 	if err != nil {
-		return row, err
+		return "", err
 	}
 	r.mu.Lock()
-	r.names[name] = row
+	r.named[no] = row.Name
 	r.mu.Unlock()
-	return row, nil
+	return row.Name, nil
 }
 
 // of returns the snapshot of a tenant in memory, or nil.
@@ -143,7 +167,7 @@ func (r *routing) load(ctx context.Context, want store.TenantVersion) (*routes, 
 	if err != nil {
 		return nil, fmt.Errorf("load the endpoints of tenant %d: %w", want.Tenant, err)
 	}
-	next.version = news.Version
+	next.version, next.deletedAt = news.Version, news.DeletedAt
 	var after []*endpoint
 	for _, row := range news.Endpoints {
 		e := r.prepare(row)
@@ -208,13 +232,19 @@ func (r *routing) current(no store.EndpointNo) *endpoint {
 	return r.byNo[no]
 }
 
-// versions returns the versions in memory, for a heartbeat to compare.
+// versions returns the versions in memory, for a heartbeat to compare: of the
+// snapshots, and of tenants that are known by their names alone.
 func (r *routing) versions() []store.TenantVersion {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	out := make([]store.TenantVersion, 0, len(r.tenants))
 	for no, t := range r.tenants {
 		out = append(out, store.TenantVersion{Tenant: no, Version: t.version})
+	}
+	for _, row := range r.names {
+		if r.tenants[row.No] == nil {
+			out = append(out, store.TenantVersion{Tenant: row.No, Version: row.RoutingVersion})
+		}
 	}
 	slices.SortFunc(out, func(a, b store.TenantVersion) int { return int(a.Tenant) - int(b.Tenant) })
 	return out

@@ -16,9 +16,10 @@ type Reading interface {
 	Event(ctx context.Context, tenant TenantNo, id posthaste.ID) (posthaste.Event, error)
 	// ListEvents returns a page of events without payloads, newest first.
 	ListEvents(ctx context.Context, p ListEventsParams) (EventPage, error)
-	// Delivery returns a delivery, or ErrNotFound.
+	// Delivery returns a delivery, or ErrNotFound. Tenant 0 asks all tenants.
 	Delivery(ctx context.Context, tenant TenantNo, id posthaste.ID) (DeliveryRow, error)
-	// ListDeliveries returns a page of deliveries, newest first.
+	// ListDeliveries returns a page of deliveries, newest first. Of all tenants
+	// it walks the deliveries themselves, unless an event or an endpoint is named.
 	ListDeliveries(ctx context.Context, p ListDeliveriesParams) (DeliveryPage, error)
 	// Attempts returns the recorded attempts of a delivery by number.
 	Attempts(ctx context.Context, delivery posthaste.ID) ([]posthaste.Attempt, error)
@@ -51,7 +52,7 @@ type EventRow struct {
 // ListDeliveriesParams are ListDeliveries'. Status is pending (not leased),
 // delivering, delivered, dead or "".
 type ListDeliveriesParams struct {
-	Tenant       TenantNo
+	Tenant       TenantNo // 0: all
 	Status       string
 	Endpoint     EndpointNo // 0: all
 	Event        posthaste.ID
@@ -70,6 +71,7 @@ type DeliveryPage struct {
 // DeliveryRow is a stored delivery. LastError is of the highest attempt.
 type DeliveryRow struct {
 	posthaste.Delivery
+	Tenant    TenantNo
 	Endpoint  EndpointNo
 	LastError string
 }

@@ -9,8 +9,13 @@ import (
 
 // Replicas are the living engines on one database.
 type Replicas interface {
-	// Register makes a new epoch, busy and fresh. On SQLite, where the lock file
-	// proves that no other process lives, it first reclaims every other epoch.
+	// Register makes a new epoch, busy and fresh, and takes over what dead ones of the same
+	// name held, as Reclaim does. The name belongs to one handle at a time, from its
+	// Register until its epoch retires, it registers under another name, or its process
+	// ends; the database knows. Under the name of a living one it returns ErrConflict. A
+	// handle that lost its connection, and its name to another process meanwhile, is
+	// fenced, and registering it anew returns ErrConflict too. On SQLite, where the lock
+	// file proves that no other process lives, every other epoch is dead.
 	Register(ctx context.Context, p RegisterParams) (Registered, error)
 
 	// Beat renews the row of an epoch and raises its low-water mark (never
@@ -48,12 +53,14 @@ type Replicas interface {
 
 	// Listen calls woken for each hint of another replica until ctx ends, and once,
 	// with none, when it has begun to listen. It returns when ctx ends or the
-	// connection is lost. On SQLite it only waits for ctx.
+	// connection is lost, which may also be the one that holds the replica's name: the
+	// next call takes it again. One call at a time for each handle. On SQLite it only
+	// waits for ctx.
 	Listen(ctx context.Context, woken func([]EndpointNo)) error
 }
 
-// RegisterParams are Register's. LowWater must not be above any id that is
-// minted and not yet resolved.
+// RegisterParams are Register's. Name is not empty. LowWater must not be above any
+// id that is minted and not yet resolved.
 type RegisterParams struct {
 	Name     string
 	LowWater posthaste.ID
@@ -62,8 +69,9 @@ type RegisterParams struct {
 // Registered is what Register made.
 type Registered struct {
 	Epoch     Epoch
-	Now       time.Time // the database's clock
-	Reclaimed int       // deliveries taken over from dead epochs (SQLite)
+	Now       time.Time    // the database's clock
+	Reclaimed int          // deliveries taken over from dead epochs
+	Endpoints []EndpointNo // where they now wait, due; sorted
 }
 
 // BeatParams are Beat's. Tenants are those whose changes the caller must learn

@@ -57,6 +57,8 @@ var (
 	// ErrConflict says that the object exists, or is no longer at the version
 	// that the call names.
 	ErrConflict = errors.New("conflict")
+	// ErrTaken says that another living object of the tenant has that uid.
+	ErrTaken = errors.New("the uid is taken")
 	// ErrForeignSchema says that the database was made by another version of
 	// this program. The driver's error adds what to do.
 	ErrForeignSchema = errors.New("the database has another schema")

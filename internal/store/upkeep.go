@@ -40,7 +40,8 @@ type Upkeep interface {
 	// Retain deletes what is past its retention: whole days of events,
 	// deliveries and attempts on PostgreSQL, bounded deletes on SQLite;
 	// never what is pending or dead and younger than DeadRetention. It raises the horizon first,
-	// in a transaction of its own. Idempotency keys go after their window.
+	// in a transaction of its own. Idempotency keys go after their window,
+	// and signing secrets when they have expired.
 	Retain(ctx context.Context, p RetainParams) (Retained, error)
 
 	// Verify looks for violations of the promise from From on, Limit deliveries
@@ -129,6 +130,7 @@ type Retained struct {
 	Partitions []string // names of the days dropped, such as "2026-10-30"
 	Events     int      // rows deleted one by one (SQLite)
 	Keys       int
+	Secrets    int  // signing secrets
 	PurgedDead int  // dead letters that went
 	More       bool // there is more to do now
 }

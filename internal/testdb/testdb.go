@@ -91,6 +91,30 @@ func administer(server, statement string) error {
 	return err
 }
 
+// Pooler starts a PgBouncer in transaction mode in front of the server of a
+// database, and returns the database's URL through it. It ends after the test. Each
+// database gets poolSize sessions of the server at most.
+func Pooler(tb testing.TB, database string, poolSize int) string {
+	tb.Helper()
+	p, err := cluster.NewPooler(tb.Context(), database, poolSize)
+	if err != nil {
+		tb.Fatalf("start PgBouncer: %v", err)
+	}
+	tb.Cleanup(func() {
+		if tb.Failed() {
+			tb.Logf("end of PgBouncer's log:\n%s", p.Log(4096))
+		}
+		if err := p.Close(); err != nil {
+			tb.Errorf("close PgBouncer: %v", err)
+		}
+	})
+	through, err := p.URL(database)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return through
+}
+
 // Cluster is a PostgreSQL server of one test's own, which the test may stop and
 // kill. Its methods end the test when they fail.
 type Cluster struct {

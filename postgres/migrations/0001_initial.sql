@@ -15,10 +15,17 @@
 
 create table tenants (
     no              int4 generated always as identity primary key,
-    name            text not null unique,
-    routing_version int8 not null default 0, -- rises with each change of one of its endpoints
-    created_at      int8 not null
+    name            text not null unique, -- a deleted one keeps it: its history is read by it
+    version         int4 not null default 1,
+    routing_version int8 not null default 0, -- rises with each change of one of its endpoints, and with its deletion
+    created_at      int8 not null,
+    updated_at      int8 not null default 0,
+    deleted_at      int8 not null default 0,
+    uid             text not null default '',
+    metadata        json not null default '{}'
 ) with (fillfactor = 50);
+create unique index tenants_by_uid on tenants (uid) where uid <> '' and deleted_at = 0;
+create index tenants_living on tenants (no) where deleted_at = 0;
 
 insert into tenants (name, created_at)
 select name, (extract(epoch from clock_timestamp()) * 1000000)::int8
@@ -37,9 +44,15 @@ create table endpoints (
     created_at      int8 not null,
     updated_at      int8 not null,
     deleted_at      int8 not null default 0, -- a tombstone stays while history names it
+    uid             text not null default '',
+    metadata        json not null default '{}',
     definition      json not null            -- json, not jsonb: kept as it was written
 );
 create index endpoints_by_tenant on endpoints (tenant, id);
+create unique index endpoints_by_uid on endpoints (tenant, uid) where uid <> '' and deleted_at = 0;
+-- For lists of the living, so that a page never walks over tombstones.
+create index endpoints_living on endpoints (id) where deleted_at = 0;
+create index endpoints_living_by_tenant on endpoints (tenant, id) where deleted_at = 0;
 create index endpoints_by_routing on endpoints (tenant, routing_version);
 
 create table endpoint_secrets (
@@ -50,6 +63,7 @@ create table endpoint_secrets (
     sealed     bytea not null,
     primary key (endpoint, no)
 );
+create index endpoint_secrets_expiring on endpoint_secrets (expires_at) where expires_at <> 0;
 
 create table endpoint_versions ( -- append-only: an attempt names the version that it used
     endpoint   int4 not null,

@@ -10,10 +10,17 @@
 
 CREATE TABLE tenants (
   no              INTEGER PRIMARY KEY AUTOINCREMENT,
-  name            TEXT    NOT NULL UNIQUE,
-  routing_version INTEGER NOT NULL DEFAULT 0, -- rises with each change of an endpoint of it
-  created_at      INTEGER NOT NULL
+  name            TEXT    NOT NULL UNIQUE, -- a deleted one keeps it: its history is read by it
+  uid             TEXT    NOT NULL DEFAULT '',
+  metadata        TEXT    NOT NULL DEFAULT '{}', -- JSON
+  version         INTEGER NOT NULL DEFAULT 1,
+  routing_version INTEGER NOT NULL DEFAULT 0, -- rises with each change of an endpoint of it, and with its deletion
+  created_at      INTEGER NOT NULL,
+  updated_at      INTEGER NOT NULL DEFAULT 0,
+  deleted_at      INTEGER NOT NULL DEFAULT 0
 );
+CREATE UNIQUE INDEX tenants_uid ON tenants (uid) WHERE uid <> '' AND deleted_at = 0;
+CREATE INDEX tenants_living ON tenants (no) WHERE deleted_at = 0;
 
 CREATE TABLE endpoints (
   no              INTEGER PRIMARY KEY AUTOINCREMENT, -- a deleted one's number must never mean another
@@ -21,6 +28,8 @@ CREATE TABLE endpoints (
   id              BLOB    NOT NULL,
   version         INTEGER NOT NULL,
   definition      TEXT    NOT NULL, -- JSON
+  uid             TEXT    NOT NULL,
+  metadata        TEXT    NOT NULL, -- JSON
   paused          INTEGER NOT NULL,
   disabled        INTEGER NOT NULL,
   disabled_reason TEXT    NOT NULL,
@@ -31,6 +40,11 @@ CREATE TABLE endpoints (
   UNIQUE (tenant, id)
 );
 CREATE INDEX endpoints_routing ON endpoints (tenant, routing_version);
+CREATE UNIQUE INDEX endpoints_uid ON endpoints (tenant, uid) WHERE uid <> '' AND deleted_at = 0;
+-- For lists: of all tenants, and of the living, so that a page never walks over tombstones.
+CREATE UNIQUE INDEX endpoints_id ON endpoints (id);
+CREATE INDEX endpoints_living ON endpoints (id) WHERE deleted_at = 0;
+CREATE INDEX endpoints_living_tenant ON endpoints (tenant, id) WHERE deleted_at = 0;
 
 CREATE TABLE endpoint_secrets (
   endpoint   INTEGER NOT NULL,
@@ -40,6 +54,7 @@ CREATE TABLE endpoint_secrets (
   expires_at INTEGER NOT NULL,
   PRIMARY KEY (endpoint, no)
 ) WITHOUT ROWID;
+CREATE INDEX endpoint_secrets_expiring ON endpoint_secrets (expires_at) WHERE expires_at <> 0;
 
 CREATE TABLE endpoint_versions (
   endpoint   INTEGER NOT NULL,
@@ -174,10 +189,10 @@ SELECT
   d.failures AS failures,
   CASE d.outcome WHEN 1 THEN 'delivered' WHEN 2 THEN 'transient' WHEN 3 THEN 'permanent' WHEN 4 THEN 'lost' END AS last_outcome,
   CASE d.reason WHEN 1 THEN 'permanent failure' WHEN 2 THEN 'retries exhausted' WHEN 3 THEN 'expired' WHEN 4 THEN 'endpoint deleted' WHEN 5 THEN 'skipped' WHEN 6 THEN 'endpoint gone' END AS reason,
-  CASE WHEN d.run_at <> 0 THEN strftime('%Y-%m-%d %H:%M:%f', d.run_at / 1000000.0, 'unixepoch') END AS run_at,
-  CASE WHEN d.expires_at <> 0 THEN strftime('%Y-%m-%d %H:%M:%f', d.expires_at / 1000000.0, 'unixepoch') END AS expires_at,
-  CASE WHEN d.state = 0 AND d.owner = 0 AND d.due_at <> 0 THEN strftime('%Y-%m-%d %H:%M:%f', d.due_at / 1000000.0, 'unixepoch') END AS next_attempt_at,
-  CASE WHEN d.state <> 0 AND d.finished_at <> 0 THEN strftime('%Y-%m-%d %H:%M:%f', d.finished_at / 1000000.0, 'unixepoch') END AS finished_at
+  CASE WHEN d.run_at <> 0 THEN strftime('%Y-%m-%d %H:%M:%f', d.run_at/1000 / 1000.0, 'unixepoch') END AS run_at,
+  CASE WHEN d.expires_at <> 0 THEN strftime('%Y-%m-%d %H:%M:%f', d.expires_at/1000 / 1000.0, 'unixepoch') END AS expires_at,
+  CASE WHEN d.state = 0 AND d.owner = 0 AND d.due_at <> 0 THEN strftime('%Y-%m-%d %H:%M:%f', d.due_at/1000 / 1000.0, 'unixepoch') END AS next_attempt_at,
+  CASE WHEN d.state <> 0 AND d.finished_at <> 0 THEN strftime('%Y-%m-%d %H:%M:%f', d.finished_at/1000 / 1000.0, 'unixepoch') END AS finished_at
 FROM deliveries d
 LEFT JOIN tenants t ON t.no = d.tenant
 LEFT JOIN endpoints p ON p.no = d.endpoint
@@ -193,7 +208,7 @@ SELECT
   d.attempts AS attempts,
   CASE WHEN a.status_code <> 0 THEN a.status_code END AS last_status_code,
   CAST(a.error AS TEXT) AS last_error,
-  CASE WHEN d.finished_at <> 0 THEN strftime('%Y-%m-%d %H:%M:%f', d.finished_at / 1000000.0, 'unixepoch') END AS finished_at
+  CASE WHEN d.finished_at <> 0 THEN strftime('%Y-%m-%d %H:%M:%f', d.finished_at/1000 / 1000.0, 'unixepoch') END AS finished_at
 FROM dead x
 JOIN deliveries d ON d.id = x.delivery
 LEFT JOIN tenants t ON t.no = d.tenant
@@ -206,7 +221,7 @@ SELECT
   (WITH RECURSIVE b(k, s) AS (SELECT 0, 'dlv_' UNION ALL SELECT k + 1, s || substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (((instr('0123456789ABCDEF', substr('0' || hex(a.delivery), (5*k + 2)/4 + 1, 1)) - 1) * 16 + instr('0123456789ABCDEF', substr('0' || hex(a.delivery), (5*k + 2)/4 + 2, 1)) - 1 >> 3 - (5*k + 2) % 4) & 31), 1) FROM b WHERE k < 26) SELECT s FROM b WHERE k = 26) AS delivery,
   a.number AS number,
   t.name AS tenant,
-  CASE WHEN a.started_at <> 0 THEN strftime('%Y-%m-%d %H:%M:%f', a.started_at / 1000000.0, 'unixepoch') END AS started_at,
+  CASE WHEN a.started_at <> 0 THEN strftime('%Y-%m-%d %H:%M:%f', a.started_at/1000 / 1000.0, 'unixepoch') END AS started_at,
   a.total_us / 1000.0 AS duration_ms,
   CASE a.outcome WHEN 1 THEN 'delivered' WHEN 2 THEN 'transient' WHEN 3 THEN 'permanent' WHEN 4 THEN 'lost' END AS outcome,
   a.late AS late,

@@ -45,7 +45,7 @@ func testAccept(t *testing.T, f *fixture) {
 
 	for n, status := range []string{"delivering", "pending", "delivering"} {
 		d := f.wantStatus(t, e.ID.Delivery(uint32(n+1)), status, 0)
-		want := store.DeliveryRow{Endpoint: e.Deliveries[n].Endpoint, Delivery: posthaste.Delivery{
+		want := store.DeliveryRow{Tenant: f.tenant, Endpoint: e.Deliveries[n].Endpoint, Delivery: posthaste.Delivery{
 			ID: e.ID.Delivery(uint32(n + 1)), EndpointID: []posthaste.ID{one.ID, two.ID, two.ID}[n], Type: e.Type,
 			Leased: status == "delivering", RunAt: f.now, ExpiresAt: e.Deliveries[n].ExpiresAt, NextAttemptAt: e.Deliveries[n].DueAt,
 		}}

@@ -20,6 +20,10 @@ var endpointCases = []testCase{
 	{name: "routing brings what changed since a version", run: testRouting},
 	{name: "routing versions rise in commit order, a reader misses none", run: testRoutingRises},
 	{name: "other tenants see no endpoint", run: testEndpointTenants},
+	{name: "an endpoint is found by its uid, which is unique among the tenant's living ones", run: testEndpointUID},
+	{name: "of concurrent creations with a uid one wins", run: testEndpointUIDRace},
+	{name: "a deletion from another version is a conflict", run: testDeleteConflict},
+	{name: "all tenants' endpoints are listed, and deleted ones where asked for", run: testListAllEndpoints},
 }
 
 func (f *fixture) readEndpoint(t tester, id posthaste.ID) store.EndpointRow {
@@ -174,11 +178,11 @@ func testDeleteEndpoint(t *testing.T, f *fixture) {
 	r, ep := f.replica(t), f.endpoint(t)
 	id := f.die(t, r, ep)
 	before := f.version(t, f.tenant)
-	if err := f.Store.DeleteEndpoint(t.Context(), f.tenant, ep.ID, f.at(time.Second)); err != nil {
+	if err := f.Store.DeleteEndpoint(t.Context(), store.DeleteEndpointParams{Tenant: f.tenant, ID: ep.ID, Now: f.at(time.Second)}); err != nil {
 		t.Fatal(err)
 	}
 	got := f.readEndpoint(t, ep.ID)
-	if !got.DeletedAt.Equal(f.at(time.Second)) || got.URL != ep.URL || got.No != ep.No {
+	if !got.DeletedAt.Equal(f.at(time.Second)) || got.URL != ep.URL || got.No != ep.No || got.Version != ep.Version+1 {
 		t.Errorf("tombstone: %+v", got)
 	}
 	if byNo, err := f.Store.EndpointByNo(t.Context(), ep.No); err != nil || byNo.DeletedAt.IsZero() {
@@ -187,7 +191,7 @@ func testDeleteEndpoint(t *testing.T, f *fixture) {
 	if after := f.version(t, f.tenant); after.Version <= before.Version {
 		t.Errorf("routing version %d after %d", after.Version, before.Version)
 	}
-	wantErr(t, "a second deletion", f.Store.DeleteEndpoint(t.Context(), f.tenant, ep.ID, f.now), store.ErrNotFound)
+	wantErr(t, "a second deletion", f.Store.DeleteEndpoint(t.Context(), store.DeleteEndpointParams{Tenant: f.tenant, ID: ep.ID, Now: f.now}), store.ErrNotFound)
 	_, err := f.Store.UpdateEndpoint(t.Context(), updateOf(got, ep.URL, f.now))
 	wantErr(t, "a change of a deleted one", err, store.ErrNotFound)
 	rows, err := f.Store.ListEndpoints(t.Context(), store.ListEndpointsParams{Tenant: f.tenant, Limit: 10})
@@ -319,8 +323,144 @@ func testEndpointTenants(t *testing.T, f *fixture) {
 	p.Tenant = acme
 	_, err = f.Store.UpdateEndpoint(t.Context(), p)
 	wantErr(t, "changing another's endpoint", err, store.ErrNotFound)
-	wantErr(t, "deleting another's endpoint", f.Store.DeleteEndpoint(t.Context(), acme, ep.ID, f.now), store.ErrNotFound)
+	wantErr(t, "deleting another's endpoint", f.Store.DeleteEndpoint(t.Context(), store.DeleteEndpointParams{Tenant: acme, ID: ep.ID, Now: f.now}), store.ErrNotFound)
 	same(t, "endpoint", f.readEndpoint(t, ep.ID), ep)
 	_, err = f.Store.EndpointByNo(t.Context(), 1<<30)
 	wantErr(t, "a number that is not there", err, store.ErrNotFound)
+}
+
+func (f *fixture) uidParams(tenant store.TenantNo, uid string) store.CreateEndpointParams {
+	return store.CreateEndpointParams{Tenant: tenant, Endpoint: posthaste.Endpoint{
+		ID: f.minter.Mint(f.now), Definition: posthaste.DefaultDefinition(), CreatedAt: f.now, UID: uid, Metadata: map[string]string{"k": "ü\n"},
+	}}
+}
+
+func testEndpointUID(t *testing.T, f *fixture) {
+	acme := f.createTenant(t, "acme")
+	f.endpoint(t) // without uid: of those there may be many
+	plain := f.endpoint(t)
+	made, err := f.Store.CreateEndpoint(t.Context(), f.uidParams(f.tenant, "crm:1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if made.UID != "crm:1" || made.Metadata["k"] != "ü\n" || len(made.Metadata) != 1 {
+		t.Errorf("made: %+v", made)
+	}
+	_, err = f.Store.CreateEndpoint(t.Context(), f.uidParams(f.tenant, "crm:1"))
+	wantErr(t, "a second one of the uid", err, store.ErrTaken)
+	other, err := f.Store.CreateEndpoint(t.Context(), f.uidParams(acme, "crm:1"))
+	if err != nil {
+		t.Fatalf("another tenant's of the uid: %v", err)
+	}
+	for tenant, want := range map[store.TenantNo]store.EndpointRow{f.tenant: made, acme: other} {
+		got, err := f.Another(t).EndpointByUID(t.Context(), tenant, "crm:1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, "by uid", got, want)
+	}
+	for _, uid := range []string{"", "crm:", "CRM:1"} {
+		_, err := f.Store.EndpointByUID(t.Context(), f.tenant, uid)
+		wantErr(t, "uid "+uid, err, store.ErrNotFound)
+	}
+	p := updateOf(plain, plain.URL, f.now)
+	p.Endpoint.UID = "crm:1"
+	_, err = f.Store.UpdateEndpoint(t.Context(), p)
+	wantErr(t, "the uid of another", err, store.ErrTaken)
+	same(t, "untouched", f.readEndpoint(t, plain.ID), plain)
+	p = updateOf(made, made.URL, f.now)
+	p.Endpoint.Metadata = map[string]string{"a": "b"}
+	changed, err := f.Store.UpdateEndpoint(t.Context(), p)
+	if err != nil || changed.UID != "crm:1" || changed.Metadata["a"] != "b" || len(changed.Metadata) != 1 {
+		t.Errorf("a change that keeps the uid: %+v, %v", changed, err)
+	}
+	f.deleteEndpoint(t, made)
+	_, err = f.Store.EndpointByUID(t.Context(), f.tenant, "crm:1")
+	wantErr(t, "a deleted one by its uid", err, store.ErrNotFound)
+	if got := f.readEndpoint(t, made.ID); got.UID != "crm:1" {
+		t.Errorf("a tombstone lost its uid: %+v", got)
+	}
+	if _, err := f.Store.CreateEndpoint(t.Context(), f.uidParams(f.tenant, "crm:1")); err != nil {
+		t.Errorf("the uid is free again: %v", err)
+	}
+}
+
+func testEndpointUIDRace(t *testing.T, f *fixture) {
+	stores := []store.Store{f.Store, f.Another(t)}
+	var won atomic.Int32
+	before := f.version(t, f.tenant)
+	concurrently(50, func(i int) {
+		_, err := stores[i%2].CreateEndpoint(t.Context(), f.uidParams(f.tenant, "one"))
+		if err == nil {
+			won.Add(1)
+		} else {
+			wantErr(t, "a creation that lost", err, store.ErrTaken)
+		}
+	})
+	if won.Load() != 1 {
+		t.Errorf("%d creations won, want 1", won.Load())
+	}
+	if after := f.version(t, f.tenant); after.Version != before.Version+1 {
+		t.Errorf("routing version %d after %d: a creation that lost left a trace", after.Version, before.Version)
+	}
+}
+
+func testDeleteConflict(t *testing.T, f *fixture) {
+	ep := f.endpoint(t)
+	p := store.DeleteEndpointParams{Tenant: f.tenant, ID: ep.ID, FromVersion: 2, Now: f.now}
+	wantErr(t, "another version", f.Store.DeleteEndpoint(t.Context(), p), store.ErrConflict)
+	same(t, "endpoint", f.readEndpoint(t, ep.ID), ep)
+	p.FromVersion = 1
+	wantErr(t, "its version", f.Store.DeleteEndpoint(t.Context(), p), nil)
+	p.Tenant = 0
+	wantErr(t, "no tenant", f.Store.DeleteEndpoint(t.Context(), p), store.ErrNotFound)
+}
+
+func testListAllEndpoints(t *testing.T, f *fixture) {
+	acme := f.createTenant(t, "acme")
+	var living, all, own []posthaste.ID
+	for i := range 9 {
+		ep := f.endpointOf(t, []store.TenantNo{f.tenant, acme}[i%2])
+		all = append([]posthaste.ID{ep.ID}, all...)
+		if i%2 == 0 {
+			own = append([]posthaste.ID{ep.ID}, own...)
+		}
+		if i%3 == 0 {
+			f.deleteEndpoint(t, ep)
+		} else {
+			living = append([]posthaste.ID{ep.ID}, living...)
+		}
+	}
+	for _, c := range []struct {
+		p    store.ListEndpointsParams
+		want []posthaste.ID
+	}{
+		{store.ListEndpointsParams{}, living},
+		{store.ListEndpointsParams{Deleted: true}, all},
+		{store.ListEndpointsParams{Tenant: f.tenant, Deleted: true}, own},
+	} {
+		var got []posthaste.ID
+		for c.p.Limit = 2; ; c.p.Before = got[len(got)-1] {
+			page, err := f.Store.ListEndpoints(t.Context(), c.p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, row := range page {
+				got = append(got, row.ID)
+				byAnyone, err := f.Store.Endpoint(t.Context(), 0, row.ID)
+				if err != nil {
+					t.Fatal(err)
+				}
+				same(t, "listed endpoint", row, byAnyone)
+			}
+			if len(page) < c.p.Limit {
+				break
+			}
+		}
+		same(t, "endpoints", got, c.want)
+	}
+	p := updateOf(f.endpoint(t), "https://receiver.example/", f.now)
+	p.Tenant = 0
+	_, err := f.Store.UpdateEndpoint(t.Context(), p)
+	wantErr(t, "all tenants are for reading only", err, store.ErrNotFound)
 }

@@ -32,6 +32,9 @@ type fixture struct {
 	minter posthaste.Minter
 	now    time.Time // the database's clock when the case began; cases count from it
 	tenant store.TenantNo
+
+	mu      sync.Mutex
+	handles []store.Store // that have registered, each a process with a name of its own
 }
 
 func newFixture(t *testing.T, db Database) *fixture {
@@ -69,7 +72,7 @@ func (f *fixture) rival(t *testing.T) *replica {
 
 func (f *fixture) register(t tester, s store.Store, lowWater posthaste.ID) *replica {
 	t.Helper()
-	reg, err := s.Register(t.Context(), store.RegisterParams{Name: "case", LowWater: lowWater})
+	reg, err := s.Register(t.Context(), store.RegisterParams{Name: f.nameOf(s), LowWater: lowWater})
 	if err != nil {
 		t.Fatalf("register: %v", err)
 	}
@@ -77,6 +80,18 @@ func (f *fixture) register(t tester, s store.Store, lowWater posthaste.ID) *repl
 		t.Fatalf("register: epoch 0 means none")
 	}
 	return &replica{Store: s, epoch: reg.Epoch, beatAt: time.Now()}
+}
+
+// nameOf returns the name that a handle's replica goes by.
+func (f *fixture) nameOf(s store.Store) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i := slices.Index(f.handles, s)
+	if i < 0 {
+		i = len(f.handles)
+		f.handles = append(f.handles, s)
+	}
+	return fmt.Sprintf("replica %d", i)
 }
 
 // fresh beats when a slow machine has let the last beat grow old, so that a
@@ -124,7 +139,7 @@ func (f *fixture) succeed(t *testing.T, dead *replica) (*replica, store.Reclaime
 			t.Fatalf("register: %v", err)
 		}
 		next := &replica{Store: f.Store, epoch: reg.Epoch, beatAt: time.Now()}
-		return next, store.Reclaimed{Deliveries: reg.Reclaimed}
+		return next, store.Reclaimed{Deliveries: reg.Reclaimed, Endpoints: reg.Endpoints}
 	}
 	seen := dead.row(t).BeatAt
 	next := f.rival(t)
@@ -155,7 +170,7 @@ func (f *fixture) endpointOf(t tester, tenant store.TenantNo) store.EndpointRow 
 
 func (f *fixture) createTenant(t tester, name string) store.TenantNo {
 	t.Helper()
-	row, err := f.Store.CreateTenant(t.Context(), name, f.now)
+	row, err := f.Store.CreateTenant(t.Context(), posthaste.Tenant{Name: name, CreatedAt: f.now})
 	if err != nil {
 		t.Fatalf("create tenant %q: %v", name, err)
 	}

@@ -24,8 +24,12 @@ var modelCases = []testCase{
 // that live, die and come too late, against a model of the contract: numbers
 // without holes, one terminal state, at most one due row, nothing lost.
 func testModel(t *testing.T, f *fixture) {
+	handles := []store.Store{f.Store}
+	if !f.SingleReplica {
+		handles = append(handles, f.Another(t))
+	}
 	rapid.Check(t, func(rt *rapid.T) {
-		m := newModel(t, rt, f)
+		m := newModel(t, rt, f, handles)
 		m.accepts(rt)
 		for range rapid.IntRange(4, 24).Draw(rt, "acts") {
 			m.act(rt)
@@ -62,12 +66,11 @@ type modelDelivery struct {
 	attempts []string // outcome of number 1, 2, 3 …
 }
 
-func newModel(t *testing.T, rt *rapid.T, f *fixture) *model {
+func newModel(t *testing.T, rt *rapid.T, f *fixture, handles []store.Store) *model {
 	m := &model{fixture: f, t: t, now: f.now, ep: f.endpoint(rt), deliveries: map[posthaste.ID]*modelDelivery{}}
 	m.first = m.ep.ID // minted just before
-	m.replicas = []*replica{f.replica(rt)}
-	if !f.SingleReplica {
-		m.replicas = append(m.replicas, f.replica(rt))
+	for _, h := range handles {
+		m.replicas = append(m.replicas, f.register(rt, h, posthaste.ID{}))
 	}
 	return m
 }
@@ -287,7 +290,7 @@ func (m *model) crashes(rt *rapid.T) {
 	if got.Deliveries != owned {
 		rt.Fatalf("reclaim: %d deliveries, want %d", got.Deliveries, owned)
 	}
-	m.replicas[i] = m.replica(rt)
+	m.replicas[i] = m.register(rt, dead.Store, posthaste.ID{})
 }
 
 func (m *model) replays(rt *rapid.T) {

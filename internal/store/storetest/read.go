@@ -18,6 +18,7 @@ var readCases = []testCase{
 	{name: "pages stay stable while rows arrive", run: testStablePages},
 	{name: "a filtered page looks at a bounded number of rows", run: testMaxExamined},
 	{name: "other tenants see nothing", run: testReadTenants},
+	{name: "all tenants' deliveries are listed newest first", run: testReadAllTenants},
 	{name: "a delivery shows the error of its highest attempt", run: testLastError},
 	{name: "what is not there is not found", run: testReadNothing},
 }
@@ -281,6 +282,53 @@ func testReadTenants(t *testing.T, f *fixture) {
 		p.Tenant = acme
 		f.wantListed(t, p)
 	}
+}
+
+func testReadAllTenants(t *testing.T, f *fixture) {
+	r, home, acme := f.replica(t), f.tenant, f.createTenant(t, "acme")
+	var all, dead []posthaste.ID
+	endpoints := map[store.TenantNo]store.EndpointRow{home: f.endpointOf(t, home), acme: f.endpointOf(t, acme)}
+	for i := range 8 {
+		f.tenant = []store.TenantNo{home, acme}[i%2]
+		ep := endpoints[f.tenant]
+		e := f.event(f.leased(ep), f.due(ep, f.at(time.Hour)))
+		e.Type = fmt.Sprint("type.", i%2)
+		f.accept(t, r, e)
+		all = append([]posthaste.ID{e.ID.Delivery(2), e.ID.Delivery(1)}, all...)
+		if i > 3 {
+			f.settleMoved(t, r, f.permanent(bornLease(r, e, 1)))
+			dead = append([]posthaste.ID{e.ID.Delivery(1)}, dead...)
+		}
+	}
+	f.tenant = 0 // all, from here on
+	for _, limit := range []int{1, 3, 16, 17} {
+		f.wantListed(t, store.ListDeliveriesParams{Limit: limit}, all...)
+		f.wantListed(t, store.ListDeliveriesParams{Limit: limit, Status: "dead"}, dead...)
+	}
+	f.wantListed(t, store.ListDeliveriesParams{Event: all[5].Event()}, all[4], all[5])
+	f.wantListed(t, store.ListDeliveriesParams{Endpoint: endpoints[acme].No, Status: "dead"}, dead[0], dead[2])
+	f.wantListed(t, store.ListDeliveriesParams{Endpoint: endpoints[acme].No}, all[0], all[1], all[4], all[5], all[8], all[9], all[12], all[13])
+	f.wantListed(t, store.ListDeliveriesParams{Type: "type.1", Status: "dead"}, dead[0], dead[2])
+	f.wantListed(t, store.ListDeliveriesParams{Until: f.now})
+	page, err := f.Store.ListDeliveries(t.Context(), store.ListDeliveriesParams{Limit: 50})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[store.TenantNo]int{}
+	for _, d := range page.Deliveries {
+		seen[d.Tenant]++
+		got, err := f.Store.Delivery(t.Context(), d.Tenant, d.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, "listed", d, got)
+		byAnyone, err := f.Store.Delivery(t.Context(), 0, d.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, "read by whoever may read all", byAnyone, got)
+	}
+	same(t, "deliveries by tenant", seen, map[store.TenantNo]int{home: 8, acme: 8})
 }
 
 func testLastError(t *testing.T, f *fixture) {

@@ -52,7 +52,7 @@ func testReplay(t *testing.T, f *fixture) {
 	f.replay(t, l.Delivery)
 
 	got := f.wantStatus(t, l.Delivery, "pending", 1)
-	want := store.DeliveryRow{Endpoint: ep.No, LastError: "answered 400", Delivery: posthaste.Delivery{
+	want := store.DeliveryRow{Tenant: f.tenant, Endpoint: ep.No, LastError: "answered 400", Delivery: posthaste.Delivery{
 		ID: l.Delivery, EndpointID: ep.ID, Type: e.Type, Attempts: 1, RunAt: f.at(time.Minute),
 		ExpiresAt: f.at(100 * time.Hour), NextAttemptAt: f.at(time.Minute), LastOutcome: posthaste.OutcomePermanent,
 	}}
@@ -146,7 +146,7 @@ func testResend(t *testing.T, f *fixture) {
 		if err != nil || id != e.ID.Delivery(n) {
 			t.Fatalf("resend: delivery %x, %v; want number %d", id, err, n)
 		}
-		same(t, "delivery", f.delivery(t, id), store.DeliveryRow{Endpoint: ep.No, Delivery: posthaste.Delivery{
+		same(t, "delivery", f.delivery(t, id), store.DeliveryRow{Tenant: f.tenant, Endpoint: ep.No, Delivery: posthaste.Delivery{
 			ID: id, EndpointID: ep.ID, Type: e.Type, RunAt: f.at(time.Minute), ExpiresAt: f.at(100 * time.Hour), NextAttemptAt: f.at(time.Minute),
 		}})
 		f.wantDue(t, id, 1)

@@ -3,6 +3,7 @@ package storetest
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -15,6 +16,9 @@ var replicaCases = []testCase{
 	{name: "register makes a busy and fresh epoch", run: testRegister},
 	{name: "an epoch is never used again, not even after replicas is wiped (B9)", run: testEpochUnique, damaged: true},
 	{name: "register takes over what a dead process held, claimed work too (A7)", run: testRegisterTakesOver},
+	{name: "register takes over what its own earlier epoch held, and says where (B9)", run: testRegisterAnew},
+	{name: "a living replica's name is refused, a dead one's is taken over at once (B9)", run: testRegisterNamesake, twoEpochs: true},
+	{name: "a name is free when its epoch has retired", run: testRegisterRetired, twoEpochs: true},
 	{name: "beat raises the low-water mark and never lowers it", run: testBeatLowWater},
 	{name: "beat brings back the tenants that moved on", run: testBeatNewer},
 	{name: "beat of an epoch that is gone is fenced", run: testBeatFenced},
@@ -87,6 +91,73 @@ func testRegisterTakesOver(t *testing.T, f *fixture) {
 	}
 	_, err := first.Beat(t.Context(), store.BeatParams{Epoch: first.epoch})
 	wantErr(t, "beat of the dead epoch", err, store.ErrFenced)
+}
+
+func testRegisterAnew(t *testing.T, f *fixture) {
+	first, one, two := f.replica(t), f.endpoint(t), f.endpoint(t)
+	born := []store.Lease{f.acceptLeased(t, first, two), f.acceptLeased(t, first, one), f.acceptLeased(t, first, two)}
+	got, err := f.Store.Register(t.Context(), store.RegisterParams{Name: f.nameOf(f.Store)})
+	if err != nil || got.Reclaimed != len(born) {
+		t.Fatalf("register anew: %+v, %v; want %d reclaimed", got, err, len(born))
+	}
+	same(t, "endpoints", got.Endpoints, []store.EndpointNo{one.No, two.No})
+	for _, l := range born {
+		f.wantAttempts(t, l.Delivery, "1 lost")
+		if d := f.wantStatus(t, l.Delivery, "pending", 1); d.NextAttemptAt.After(got.Now) {
+			t.Errorf("due at %v, registered at %v", d.NextAttemptAt, got.Now)
+		}
+		f.wantDue(t, l.Delivery, 1)
+	}
+}
+
+func testRegisterNamesake(t *testing.T, f *fixture) {
+	ep := f.endpoint(t)
+	first, other := f.rival(t), f.rival(t)
+	born, claimed := f.acceptLeased(t, first, ep), f.acceptDue(t, first, ep)
+	f.claimOne(t, first, f.now, ep)
+	theirs := f.acceptLeased(t, other, ep)
+
+	namesake := store.RegisterParams{Name: f.nameOf(first.Store)}
+	_, err := f.Store.Register(t.Context(), namesake)
+	wantErr(t, "register under the name of a living replica", err, store.ErrConflict)
+	if e, ok := errors.AsType[*posthaste.Error](err); !ok || e.Hint == "" {
+		t.Errorf("%v: no hint", err)
+	}
+	f.settleMoved(t, first, f.delivered(f.acceptLeased(t, first, ep))) // and nothing happened to it
+
+	if err := first.Close(); err != nil { // as the end of its process would
+		t.Fatal(err)
+	}
+	began := time.Now()
+	got, err := f.Store.Register(t.Context(), namesake)
+	if err != nil || got.Reclaimed != 2 {
+		t.Fatalf("register under the name of a dead replica: %+v, %v; want 2 reclaimed", got, err)
+	}
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("taken over after %v", took)
+	}
+	same(t, "endpoints", got.Endpoints, []store.EndpointNo{ep.No})
+	for _, id := range []posthaste.ID{born.Delivery, claimed} {
+		f.wantStatus(t, id, "pending", 1)
+		f.wantAttempts(t, id, "1 lost")
+		f.wantDue(t, id, 1)
+	}
+	_, err = f.Store.Beat(t.Context(), store.BeatParams{Epoch: first.epoch})
+	wantErr(t, "beat of the dead epoch", err, store.ErrFenced)
+
+	f.settleMoved(t, other, f.delivered(theirs)) // another name's: untouched
+	f.wantAttempts(t, theirs.Delivery, "1 delivered")
+}
+
+func testRegisterRetired(t *testing.T, f *fixture) {
+	first := f.rival(t)
+	if err := first.Retire(t.Context(), first.epoch); err != nil {
+		t.Fatal(err)
+	}
+	got, err := f.Store.Register(t.Context(), store.RegisterParams{Name: f.nameOf(first.Store)})
+	if err != nil || got.Reclaimed != 0 || len(got.Endpoints) != 0 {
+		t.Errorf("register under the name of one that retired: %+v, %v", got, err)
+	}
 }
 
 func testBeatLowWater(t *testing.T, f *fixture) {
@@ -241,6 +312,9 @@ func testWake(t *testing.T, f *fixture) {
 	for heard := false; !heard; {
 		select {
 		case eps := <-woken:
+			if len(eps) == 0 { // it has begun to listen
+				continue
+			}
 			same(t, "endpoints woken", eps, []store.EndpointNo{ep.No})
 			heard = true
 		case <-again.C:

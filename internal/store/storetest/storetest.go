@@ -91,6 +91,7 @@ func Run(t *testing.T, open func(t *testing.T) Database) {
 		{"Retain", retainCases},
 		{"Tenant", tenantCases},
 		{"Endpoint", endpointCases},
+		{"Secret", secretCases},
 		{"Read", readCases},
 		{"Verify", verifyCases},
 		{"Model", modelCases},

@@ -60,7 +60,7 @@ func testDueEndpointsOwned(t *testing.T, f *fixture) {
 
 func (f *fixture) deleteEndpoint(t tester, ep store.EndpointRow) {
 	t.Helper()
-	if err := f.Store.DeleteEndpoint(t.Context(), ep.Tenant, ep.ID, f.now); err != nil {
+	if err := f.Store.DeleteEndpoint(t.Context(), store.DeleteEndpointParams{Tenant: ep.Tenant, ID: ep.ID, Now: f.now}); err != nil {
 		t.Fatalf("delete endpoint: %v", err)
 	}
 }
@@ -113,7 +113,7 @@ func testEndDeletedRace(t *testing.T, f *fixture) {
 	r.fresh(t)
 	concurrently(4, func(i int) {
 		if i == 0 {
-			if err := other.DeleteEndpoint(t.Context(), f.tenant, ep.ID, f.now); err != nil {
+			if err := other.DeleteEndpoint(t.Context(), store.DeleteEndpointParams{Tenant: f.tenant, ID: ep.ID, Now: f.now}); err != nil {
 				t.Errorf("delete endpoint: %v", err)
 			}
 			return

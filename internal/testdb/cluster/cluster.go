@@ -78,17 +78,10 @@ func New(ctx context.Context, cfg Config) (*Cluster, error) {
 		return nil, err
 	}
 	c := &Cluster{bin: bin, owner: owner, password: rand.Text(), settings: settings(cfg)}
-	// Not testing's TempDir: its parents are closed to the user that the
-	// server runs as when we are root.
-	if c.dir, err = os.MkdirTemp("", "posthaste-pg-"); err != nil {
-		return nil, fmt.Errorf("make a folder for PostgreSQL: %w", err)
+	if c.dir, err = privateFolder("posthaste-pg-", owner); err != nil {
+		return nil, err
 	}
-	if owner != nil {
-		if err := os.Chown(c.dir, int(owner.Uid), int(owner.Gid)); err != nil {
-			return nil, errors.Join(fmt.Errorf("give the folder for PostgreSQL away: %w", err), os.RemoveAll(c.dir))
-		}
-	}
-	if c.guard, err = watch(c.dir, owner); err != nil {
+	if c.guard, err = watch(c.dir, "data/postmaster.pid", owner); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(c.dir))
 	}
 	if err := c.initialize(ctx); err != nil {

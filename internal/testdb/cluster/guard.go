@@ -14,7 +14,7 @@ import (
 const guardScript = `
 cat >/dev/null
 [ -d "$1" ] || exit 0
-pid=$(head -n 1 "$1/data/postmaster.pid" 2>/dev/null) && kill -QUIT "$pid" 2>/dev/null
+pid=$(head -n 1 "$1/$2" 2>/dev/null) && kill -QUIT "$pid" 2>/dev/null
 while [ -n "$pid" ] && kill -0 "$pid" 2>/dev/null; do sleep 0.1; done
 rm -rf "$1"
 `
@@ -27,9 +27,10 @@ type guard struct {
 	pipe io.Closer
 }
 
-// watch starts the guard of a cluster's folder.
-func watch(dir string, owner *syscall.Credential) (*guard, error) {
-	cmd := exec.Command("/bin/sh", "-c", guardScript, "sh", dir) //nolint:noctx // must not end before its input does
+// watch starts the guard of a folder, in which a server keeps its process id in
+// the first line of a file.
+func watch(dir, pidFile string, owner *syscall.Credential) (*guard, error) {
+	cmd := exec.Command("/bin/sh", "-c", guardScript, "sh", dir, pidFile) //nolint:noctx // must not end before its input does
 	cmd.Dir = "/"
 	cmd.Env = environment()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: owner}

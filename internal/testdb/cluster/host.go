@@ -114,6 +114,21 @@ func unprivileged() (*syscall.Credential, error) {
 	return nil, errors.New("PostgreSQL does not run as root, and there is no user postgres or nobody to run it as")
 }
 
+// privateFolder makes a temporary folder for whom the server runs as. Not testing's
+// TempDir: its parents are closed to that user when we are root.
+func privateFolder(prefix string, owner *syscall.Credential) (string, error) {
+	dir, err := os.MkdirTemp("", prefix)
+	if err != nil {
+		return "", fmt.Errorf("make a folder for a server: %w", err)
+	}
+	if owner != nil {
+		if err := os.Chown(dir, int(owner.Uid), int(owner.Gid)); err != nil {
+			return "", errors.Join(fmt.Errorf("give the folder for a server away: %w", err), os.RemoveAll(dir))
+		}
+	}
+	return dir, nil
+}
+
 // settings merges cfg into the defaults, sorted. Speed matters here and a loss
 // of power does not: what a killed server wrote is still with the operating system.
 func settings(cfg Config) []string {
