@@ -39,7 +39,7 @@ var mayImport = map[string]string{
 	"internal/gate":      ".",
 	"internal/keyring":   ".",
 	"internal/telemetry": ".",
-	"internal/config":    ". internal/auth internal/deliver internal/keyring", // parses what they define: keys, networks
+	"internal/config":    ". signature internal/auth internal/deliver internal/keyring", // parses what they define: keys, secrets, networks
 	"internal/auth":      ". internal/store internal/keyring",
 	"internal/deliver":   ". signature",
 

@@ -84,7 +84,7 @@ func New(config Config) (*Client, error) {
 		c.http = &http.Client{Timeout: 30 * time.Second}
 	}
 	c.Events = &Events{c}
-	c.Endpoints = &Endpoints{c}
+	c.Endpoints = &Endpoints{c: c}
 	c.Deliveries = &Deliveries{c}
 	c.Tenants = &Tenants{c}
 	return c, nil

@@ -246,3 +246,54 @@ func TestBadServers(t *testing.T) {
 		}
 	}
 }
+
+// TestEndpointsBySomebodysOwnID covers what names an endpoint by a uid, and what
+// is asked only of a version.
+func TestEndpointsBySomebodysOwnID(t *testing.T) {
+	var got string
+	c := newClient(t, func(w http.ResponseWriter, r *http.Request) error {
+		body, err := io.ReadAll(r.Body)
+		got = r.Method + " " + r.URL.EscapedPath() + " " + r.Header.Get("If-Match") + " " + string(body)
+		if err != nil {
+			return err
+		}
+		return answerJSON(w, 200, `{"id":"ep_1","uid":"a/b","metadata":{"k":"v"},"secret":"s","version":3,"deleted_at":null,
+			"signing_secrets":[{"number":2,"expires_at":null},{"number":1,"expires_at":"2026-11-29T12:00:00.000Z"}]}`)
+	})
+	ctx, none := t.Context(), posthaste.Duration(0)
+	for want, call := range map[string]func() (client.Endpoint, error){
+		`PUT /v1/endpoints/uid:a%2Fb  {"url":"https://x/","metadata":{"k":"v"}}`: func() (client.Endpoint, error) {
+			return c.Endpoints.Put(ctx, "a/b", client.NewEndpoint{URL: "https://x/", Metadata: map[string]string{"k": "v"}})
+		},
+		`POST /v1/endpoints/ep_1/rotate-secret  {}`: func() (client.Endpoint, error) {
+			return c.Endpoints.RotateSecret(ctx, "ep_1", client.Rotation{})
+		},
+		`POST /v1/endpoints/ep_1/rotate-secret "3" {"secret":"s","overlap":"0s"}`: func() (client.Endpoint, error) {
+			return c.Endpoints.IfVersion(3).RotateSecret(ctx, "ep_1", client.Rotation{Secret: "s", Overlap: &none})
+		},
+		`PATCH /v1/endpoints/ep_1 "3" {"url":null}`: func() (client.Endpoint, error) {
+			return c.Endpoints.IfVersion(3).Update(ctx, "ep_1", map[string]any{"url": nil})
+		},
+		`POST /v1/endpoints/ep_1/pause "4" `: func() (client.Endpoint, error) { return c.Endpoints.IfVersion(4).Pause(ctx, "ep_1") },
+		`GET /v1/endpoints/uid:mine  `:       func() (client.Endpoint, error) { return c.Endpoints.Get(ctx, "uid:mine") },
+	} {
+		e, err := call()
+		if err != nil || got != want {
+			t.Errorf("asked %q, %v; want %q", got, err, want)
+		}
+		if e.UID != "a/b" || e.Metadata["k"] != "v" || len(e.Secrets) != 2 || !e.Secrets[0].ExpiresAt.IsZero() || e.Secrets[1].ExpiresAt.IsZero() || !e.DeletedAt.IsZero() {
+			t.Errorf("read %+v", e)
+		}
+	}
+	for _, err := range []error{c.Endpoints.IfVersion(5).Delete(ctx, "ep_1"), c.Tenants.Delete(ctx, "uid:7")} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := c.Endpoints.Put(ctx, "", client.NewEndpoint{}); err == nil || got != "DELETE /v1/tenants/uid:7  " {
+		t.Errorf("without a uid asked %q, %v", got, err)
+	}
+	if _, err := c.Tenants.Put(ctx, "7", client.NewTenant{Name: "acme"}); err != nil || got != `PUT /v1/tenants/uid:7  {"name":"acme"}` {
+		t.Errorf("asked %q, %v", got, err)
+	}
+}

@@ -3,21 +3,29 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"iter"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/posthaste-dev/posthaste"
 )
 
-// Endpoints manages where events go.
-type Endpoints struct{ c *Client }
+// Endpoints manages where events go. An id is one that the server gave, or "uid:"
+// and the caller's own.
+type Endpoints struct {
+	c       *Client
+	ifMatch string // header If-Match of all requests; "" for none
+}
 
 // NewEndpoint is an endpoint to create. Only URL is required; what is left out
 // takes the server's default.
 type NewEndpoint struct {
 	URL         string               `json:"url"`
+	UID         string               `json:"uid,omitempty"`      // the caller's own id, unique among the tenant's endpoints
+	Metadata    map[string]string    `json:"metadata,omitempty"` // the caller's own words
 	Description string               `json:"description,omitempty"`
 	EventTypes  []string             `json:"event_types,omitempty"` // default: ["*"]
 	Enabled     *bool                `json:"enabled,omitempty"`     // default: true
@@ -41,12 +49,23 @@ type Retry struct {
 type Endpoint struct {
 	ID string `json:"id"`
 	posthaste.Definition
-	Enabled   bool      `json:"enabled"`
-	Secret    string    `json:"secret,omitempty"` // only in the answer to Create
-	Gate      Gate      `json:"gate"`
-	Version   int       `json:"version"` // rises with every change
-	CreatedAt time.Time `json:"created_at"`
-	UpdatedAt time.Time `json:"updated_at"`
+	UID       string            `json:"uid"`
+	Metadata  map[string]string `json:"metadata"`
+	Enabled   bool              `json:"enabled"`
+	Secret    string            `json:"secret,omitempty"` // only in the answer that made it
+	Secrets   []SigningSecret   `json:"signing_secrets"`  // the newest first
+	Gate      Gate              `json:"gate"`
+	Version   int               `json:"version"`          // rises with every change
+	Tenant    string            `json:"tenant,omitempty"` // only where all tenants are read
+	CreatedAt time.Time         `json:"created_at"`
+	UpdatedAt time.Time         `json:"updated_at"`
+	DeletedAt time.Time         `json:"deleted_at,omitzero"`
+}
+
+// SigningSecret is a secret that deliveries are signed with, without the secret.
+type SigningSecret struct {
+	Number    int       `json:"number"`              // 1, 2, 3 … within the endpoint
+	ExpiresAt time.Time `json:"expires_at,omitzero"` // from then on it signs no more; zero: it does not expire
 }
 
 // Gate says whether an endpoint may be attempted now.
@@ -57,14 +76,41 @@ type Gate struct {
 	ConsecutiveFailures int       `json:"consecutive_failures"`
 }
 
-// Create makes an endpoint. Its Secret is in the answer this once.
-func (e *Endpoints) Create(ctx context.Context, endpoint NewEndpoint) (Endpoint, error) {
-	return doJSON[Endpoint](ctx, e.c, call{method: http.MethodPost, path: at("endpoints")}, endpoint)
+// IfVersion returns the same, with changes that are made only if the endpoint is
+// at this version; else they fail with [posthaste.CodePreconditionFailed]. So what
+// was read can be changed without undoing what somebody else changed meanwhile.
+func (e *Endpoints) IfVersion(version int) *Endpoints {
+	return &Endpoints{c: e.c, ifMatch: strconv.Quote(strconv.Itoa(version))}
 }
 
-// Get returns an endpoint.
+// call prepares a request to an endpoint, or to the list of them.
+func (e *Endpoints) call(method string, path ...string) call {
+	q := call{method: method, path: at(append([]string{"endpoints"}, path...)...), header: http.Header{}}
+	if e.ifMatch != "" {
+		q.header.Set("If-Match", e.ifMatch)
+	}
+	return q
+}
+
+// Create makes an endpoint. Its Secret is in the answer this once.
+func (e *Endpoints) Create(ctx context.Context, endpoint NewEndpoint) (Endpoint, error) {
+	return doJSON[Endpoint](ctx, e.c, e.call(http.MethodPost), endpoint)
+}
+
+// Put makes the endpoint of a uid, or replaces it: the same call again changes
+// nothing. What is left out is set back to its default, but for Enabled, and for the
+// secret, which only RotateSecret replaces. A Secret is in the answer if the endpoint
+// was made.
+func (e *Endpoints) Put(ctx context.Context, uid string, endpoint NewEndpoint) (Endpoint, error) {
+	if uid == "" {
+		return Endpoint{}, errors.New("put an endpoint: the uid is missing")
+	}
+	return doJSON[Endpoint](ctx, e.c, e.call(http.MethodPut, posthaste.UIDPrefix+uid), endpoint)
+}
+
+// Get returns an endpoint. One that was deleted can be read by its id.
 func (e *Endpoints) Get(ctx context.Context, id string) (Endpoint, error) {
-	return doJSON[Endpoint](ctx, e.c, call{method: http.MethodGet, path: at("endpoints", id)}, nil)
+	return doJSON[Endpoint](ctx, e.c, e.call(http.MethodGet, id), nil)
 }
 
 // List returns a page of endpoints, newest first.
@@ -92,25 +138,26 @@ func (e *Endpoints) Update(ctx context.Context, id string, patch map[string]any)
 	if err != nil {
 		return Endpoint{}, err
 	}
-	q := call{method: http.MethodPatch, path: at("endpoints", id), body: body}
-	q.header = http.Header{"Content-Type": {"application/merge-patch+json"}}
+	q := e.call(http.MethodPatch, id)
+	q.body = body
+	q.header.Set("Content-Type", "application/merge-patch+json")
 	return doJSON[Endpoint](ctx, e.c, q, nil)
 }
 
 // Delete removes an endpoint. Its waiting deliveries end dead; history stays readable.
 func (e *Endpoints) Delete(ctx context.Context, id string) error {
-	_, err := e.c.do(ctx, call{method: http.MethodDelete, path: at("endpoints", id)})
+	_, err := e.c.do(ctx, e.call(http.MethodDelete, id))
 	return err
 }
 
 // Pause stops attempts; deliveries are still made and wait.
 func (e *Endpoints) Pause(ctx context.Context, id string) (Endpoint, error) {
-	return doJSON[Endpoint](ctx, e.c, call{method: http.MethodPost, path: at("endpoints", id, "pause")}, nil)
+	return doJSON[Endpoint](ctx, e.c, e.call(http.MethodPost, id, "pause"), nil)
 }
 
 // Resume ends a pause.
 func (e *Endpoints) Resume(ctx context.Context, id string) (Endpoint, error) {
-	return doJSON[Endpoint](ctx, e.c, call{method: http.MethodPost, path: at("endpoints", id, "resume")}, nil)
+	return doJSON[Endpoint](ctx, e.c, e.call(http.MethodPost, id, "resume"), nil)
 }
 
 // TestEvent is what Test sends. Zero fields take the server's defaults.
@@ -121,5 +168,17 @@ type TestEvent struct {
 
 // Test sends an event to this endpoint only, whatever it subscribes to.
 func (e *Endpoints) Test(ctx context.Context, id string, event TestEvent) (Receipt, error) {
-	return doJSON[Receipt](ctx, e.c, call{method: http.MethodPost, path: at("endpoints", id, "test")}, event)
+	return doJSON[Receipt](ctx, e.c, e.call(http.MethodPost, id, "test"), event)
+}
+
+// Rotation replaces a secret. Zero fields take the server's defaults.
+type Rotation struct {
+	Secret  string              `json:"secret,omitempty"`  // default: made by the server, in the answer
+	Overlap *posthaste.Duration `json:"overlap,omitempty"` // how long the present one goes on signing. Default: 24h
+}
+
+// RotateSecret gives an endpoint another secret, which is in the answer this once.
+// The present one goes on signing beside it until the overlap ends.
+func (e *Endpoints) RotateSecret(ctx context.Context, id string, rotation Rotation) (Endpoint, error) {
+	return doJSON[Endpoint](ctx, e.c, e.call(http.MethodPost, id, "rotate-secret"), rotation)
 }

@@ -83,7 +83,7 @@ func (k *checkpointer) loop(ctx context.Context) {
 			return
 		}
 		if err := k.look(ctx); err != nil && ctx.Err() == nil {
-			k.db.cfg.Logger.Warn("checkpoint of the write-ahead log failed", "error", err)
+			k.db.cfg.Logger.Warn("checkpoint of the write-ahead log failed", "err", err)
 		}
 	}
 }

@@ -68,7 +68,7 @@ type Config struct {
 	Now func() time.Time
 
 	// Logger is told what no caller can be told: checkpoints that fail, a log
-	// that can't shrink. Default: slog.Default().
+	// that can't shrink. Default: it is thrown away.
 	Logger *slog.Logger
 }
 
@@ -124,7 +124,7 @@ func (cfg Config) withDefaults() Config {
 		cfg.Now = time.Now
 	}
 	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
+		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	return cfg
 }

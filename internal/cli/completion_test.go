@@ -18,8 +18,9 @@ func TestComplete(t *testing.T) {
 		"":                                "serve quickstart receiver send events deliveries replay endpoints tenants migrate verify config completion version",
 		"se":                              "serve send",
 		"end":                             "endpoints",
-		"endpoints ":                      "list get create update delete pause resume test",
+		"endpoints ":                      "list get create put update delete pause resume test rotate-secret",
 		"endpoints re":                    "resume",
+		"endpoints ro":                    "rotate-secret",
 		"completion ":                     "bash zsh fish", // not the hidden one
 		"completion w":                    "",
 		"deliveries list --st":            "--status",

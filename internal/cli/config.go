@@ -34,11 +34,7 @@ func (c *configPrint) Run(s Streams) error {
 		if v.From != "" {
 			from += " " + v.From
 		}
-		value := v.Value
-		if value == "" {
-			value = "-"
-		}
-		rows = append(rows, []string{v.Setting, printable(value), from})
+		rows = append(rows, []string{v.Setting, orDash(v.Value), from})
 	}
 	if err := columns(s.Stdout, rows); err != nil {
 		return err

@@ -18,8 +18,9 @@ type database interface {
 	Migrate(ctx context.Context) error
 }
 
-// openDatabase opens the database that the configuration names.
-func openDatabase(ctx context.Context, d config.Database) (database, error) {
+// openDatabase opens the database that the configuration names. log is told
+// what no caller can be told.
+func openDatabase(ctx context.Context, d config.Database, log *slog.Logger) (database, error) {
 	if d.IsPostgres() {
 		db, err := postgres.Open(ctx, postgres.Config{URL: d.Name, DirectURL: d.Direct})
 		if err != nil {
@@ -27,7 +28,7 @@ func openDatabase(ctx context.Context, d config.Database) (database, error) {
 		}
 		return db, nil
 	}
-	db, err := sqlite.Open(ctx, sqlite.Config{Path: d.Name})
+	db, err := sqlite.Open(ctx, sqlite.Config{Path: d.Name, Logger: log})
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +39,7 @@ func openDatabase(ctx context.Context, d config.Database) (database, error) {
 // process that serves it.
 func openToLook(ctx context.Context, d config.Database) (database, error) {
 	if d.IsPostgres() {
-		return openDatabase(ctx, d)
+		return openDatabase(ctx, d, nil)
 	}
 	db, err := sqlite.Open(ctx, sqlite.Config{Path: d.Name, ReadOnly: true})
 	if err != nil {
@@ -51,8 +52,8 @@ func openToLook(ctx context.Context, d config.Database) (database, error) {
 }
 
 // openMigrated opens the database and brings it to this version's schema.
-func openMigrated(ctx context.Context, d config.Database) (database, error) {
-	db, err := openDatabase(ctx, d)
+func openMigrated(ctx context.Context, d config.Database, log *slog.Logger) (database, error) {
+	db, err := openDatabase(ctx, d, log)
 	if err != nil {
 		return nil, err
 	}
@@ -68,11 +69,11 @@ func openMigrated(ctx context.Context, d config.Database) (database, error) {
 func awaitDatabase(ctx context.Context, d config.Database, log *slog.Logger) (database, error) {
 	const longest = 10 * time.Second
 	for wait := 500 * time.Millisecond; ; wait = min(2*wait, longest) {
-		db, err := openMigrated(ctx, d)
+		db, err := openMigrated(ctx, d, log)
 		if err == nil || !errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrForeignSchema) || ctx.Err() != nil {
 			return db, err
 		}
-		log.WarnContext(ctx, "the database is away, trying again", "error", err.Error(), "wait", wait.String())
+		log.WarnContext(ctx, "the database is away, trying again", "err", err, "wait", wait.String())
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:

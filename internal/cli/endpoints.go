@@ -13,11 +13,14 @@ type endpointsCommand struct {
 	List   endpointsList   `cmd:"" help:"List endpoints, newest first."`
 	Get    endpointsGet    `cmd:"" help:"Show an endpoint."`
 	Create endpointsCreate `cmd:"" help:"Make an endpoint; prints its secret, this once."`
+	Put    endpointsPut    `cmd:"" help:"Make the endpoint of a uid, or replace it: the same again changes nothing."`
 	Update endpointsUpdate `cmd:"" help:"Change an endpoint; what is not named stays."`
 	Delete endpointsDelete `cmd:"" help:"Delete an endpoint; what waits for it ends dead."`
 	Pause  endpointsPause  `cmd:"" help:"Stop attempts; deliveries wait."`
 	Resume endpointsResume `cmd:"" help:"End a pause."`
 	Test   endpointsTest   `cmd:"" help:"Send an event to this endpoint alone, whatever it subscribes to."`
+
+	RotateSecret endpointsRotate `cmd:"" help:"Give an endpoint another secret; prints it, this once."`
 }
 
 type endpointsList struct {
@@ -36,9 +39,9 @@ func (c *endpointsList) Run(ctx context.Context, s Streams) error {
 		return err
 	}
 	t := table[client.Endpoint]{
-		head: []string{"ID", "GATE", "TYPES", "URL", "DESCRIPTION"},
+		head: []string{"ID", "UID", "GATE", "TYPES", "URL", "DESCRIPTION"},
 		row: func(e client.Endpoint) []string {
-			return []string{e.ID, e.Gate.State, strings.Join(e.EventTypes, ","), printable(e.URL), shorten(e.Description, 40)}
+			return []string{e.ID, orDash(e.UID), e.Gate.State, strings.Join(e.EventTypes, ","), printable(e.URL), shorten(e.Description, 40)}
 		},
 		none: "no endpoints",
 	}
@@ -47,7 +50,7 @@ func (c *endpointsList) Run(ctx context.Context, s Streams) error {
 
 type endpointsGet struct {
 	remote
-	ID string `arg:"" help:"Id of the endpoint."`
+	ID string `arg:"" help:"Id of the endpoint, or uid: and your own id for it."`
 }
 
 // Run shows an endpoint.
@@ -74,16 +77,38 @@ func printEndpoint(p printer, e client.Endpoint) error {
 			schedule = append(schedule, step.String())
 		}
 		return fields(p.Stdout,
-			"id", e.ID, "url", e.URL, "description", e.Description, "event types", strings.Join(e.EventTypes, ", "),
-			"gate", gate, "secret", e.Secret, "signature", e.Signature.Scheme, "max in flight", strconv.Itoa(e.MaxInFlight),
+			"id", e.ID, "uid", e.UID, "metadata", showMetadata(e.Metadata), "tenant", e.Tenant, "url", e.URL, "description", e.Description, "event types", strings.Join(e.EventTypes, ", "),
+			"gate", gate, "secret", e.Secret, "signing secrets", showSecrets(e.Secrets), "signature", e.Signature.Scheme, "max in flight", strconv.Itoa(e.MaxInFlight),
 			"retries after", strings.Join(schedule, ", "), "timeout", e.Retry.Timeout.String(), "deadline", e.Retry.Deadline.String(),
-			"created", showTime(e.CreatedAt), "updated", showTime(e.UpdatedAt))
+			"created", showTime(e.CreatedAt), "updated", showTime(e.UpdatedAt), "deleted", showTime(e.DeletedAt))
 	})
+}
+
+// showSecrets names the secrets that sign, where a rotation is under way.
+func showSecrets(secrets []client.SigningSecret) string {
+	if len(secrets) < 2 {
+		return ""
+	}
+	var all []string
+	for _, s := range secrets {
+		one := "number " + strconv.Itoa(s.Number)
+		if !s.ExpiresAt.IsZero() {
+			one += " until " + showTime(s.ExpiresAt)
+		}
+		all = append(all, one)
+	}
+	return strings.Join(all, ", ")
 }
 
 type endpointsCreate struct {
 	remote
-	URL         string   `arg:"" help:"Where events are sent."`
+	label
+	written
+	URL string `arg:"" help:"Where events are sent."`
+}
+
+// written are the flags for what is written of a new endpoint.
+type written struct {
 	Types       []string `placeholder:"PATTERN" help:"Event types: exact, a prefix such as invoice.*, or *. Default: *."`
 	Description string   `placeholder:"TEXT" help:"For people."`
 	Secret      string   `env:"POSTHASTE_NEW_SECRET" placeholder:"whsec_…" help:"Signing secret. Default: made by the server."`
@@ -96,7 +121,7 @@ func (c *endpointsCreate) Run(ctx context.Context, s Streams) error {
 		return err
 	}
 	e, err := api.Endpoints.Create(ctx, client.NewEndpoint{
-		URL: c.URL, EventTypes: c.Types, Description: c.Description, Secret: c.Secret,
+		URL: c.URL, UID: c.UID, Metadata: c.Metadata, EventTypes: c.Types, Description: c.Description, Secret: c.Secret,
 	})
 	if err != nil {
 		return err
@@ -106,7 +131,7 @@ func (c *endpointsCreate) Run(ctx context.Context, s Streams) error {
 
 type endpointsDelete struct {
 	remote
-	ID string `arg:"" help:"Id of the endpoint."`
+	ID string `arg:"" help:"Id of the endpoint, or uid: and your own id for it."`
 }
 
 // Run deletes an endpoint.

@@ -4,13 +4,59 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"strings"
+	"time"
 
+	"github.com/posthaste-dev/posthaste"
 	"github.com/posthaste-dev/posthaste/client"
 )
 
+type endpointsPut struct {
+	remote
+	written
+	UID      string            `arg:"" name:"uid" help:"Your own id for the endpoint."`
+	URL      string            `arg:"" help:"Where events are sent."`
+	Metadata map[string]string `placeholder:"KEY=VALUE" help:"Your own words on it; can be given again."`
+}
+
+// Run makes or replaces an endpoint.
+func (c *endpointsPut) Run(ctx context.Context, s Streams) error {
+	api, err := c.client()
+	if err != nil {
+		return err
+	}
+	e, err := api.Endpoints.Put(ctx, strings.TrimPrefix(c.UID, posthaste.UIDPrefix), client.NewEndpoint{
+		URL: c.URL, Metadata: c.Metadata, EventTypes: c.Types, Description: c.Description, Secret: c.Secret,
+	})
+	if err != nil {
+		return err
+	}
+	return printEndpoint(c.printer(s), e)
+}
+
+type endpointsRotate struct {
+	remote
+	ID      string         `arg:"" help:"Id of the endpoint, or uid: and your own id for it."`
+	Overlap *time.Duration `placeholder:"DURATION" help:"How long the present secret goes on signing beside it. Default: 24h."`
+	Secret  string         `env:"POSTHASTE_NEW_SECRET" placeholder:"whsec_…" help:"The new secret. Default: made by the server."`
+}
+
+// Run replaces a secret.
+func (c *endpointsRotate) Run(ctx context.Context, s Streams) error {
+	api, err := c.client()
+	if err != nil {
+		return err
+	}
+	e, err := api.Endpoints.RotateSecret(ctx, c.ID, client.Rotation{Secret: c.Secret, Overlap: (*posthaste.Duration)(c.Overlap)})
+	if err != nil {
+		return err
+	}
+	return printEndpoint(c.printer(s), e)
+}
+
 type endpointsUpdate struct {
 	remote
-	ID          string   `arg:"" help:"Id of the endpoint."`
+	ID          string   `arg:"" help:"Id of the endpoint, or uid: and your own id for it."`
 	URL         string   `placeholder:"URL" help:"Where events are sent."`
 	Types       []string `placeholder:"PATTERN" help:"Event types: exact, a prefix such as invoice.*, or *."`
 	Description *string  `placeholder:"TEXT" help:"For people."`
@@ -71,7 +117,7 @@ func (c *endpointsUpdate) patch(s Streams) (map[string]any, error) {
 
 type endpointsPause struct {
 	remote
-	ID string `arg:"" help:"Id of the endpoint."`
+	ID string `arg:"" help:"Id of the endpoint, or uid: and your own id for it."`
 }
 
 // Run pauses an endpoint.
@@ -89,7 +135,7 @@ func (c *endpointsPause) Run(ctx context.Context, s Streams) error {
 
 type endpointsResume struct {
 	remote
-	ID string `arg:"" help:"Id of the endpoint."`
+	ID string `arg:"" help:"Id of the endpoint, or uid: and your own id for it."`
 }
 
 // Run ends a pause.
@@ -107,7 +153,7 @@ func (c *endpointsResume) Run(ctx context.Context, s Streams) error {
 
 type endpointsTest struct {
 	remote
-	ID   string `arg:"" help:"Id of the endpoint."`
+	ID   string `arg:"" help:"Id of the endpoint, or uid: and your own id for it."`
 	Type string `placeholder:"TYPE" help:"Type of the event. Default: posthaste.test."`
 	Data string `placeholder:"@FILE|-|JSON" help:"Payload, any JSON. Default: a message that says what it is."`
 }

@@ -25,7 +25,7 @@ func (c *migrateApply) Run(ctx context.Context, s Streams) error {
 	if err != nil {
 		return err
 	}
-	db, err := openMigrated(ctx, d)
+	db, err := openMigrated(ctx, d, nil)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -95,6 +97,22 @@ func fields(w io.Writer, pairs ...string) error {
 		}
 	}
 	return columns(w, rows)
+}
+
+// orDash keeps the columns of a table apart where a value is empty.
+func orDash(value string) string {
+	if value == "" {
+		return "-"
+	}
+	return printable(value)
+}
+
+func showMetadata(metadata map[string]string) string {
+	var pairs []string
+	for _, key := range slices.Sorted(maps.Keys(metadata)) {
+		pairs = append(pairs, key+"="+metadata[key])
+	}
+	return strings.Join(pairs, ", ")
 }
 
 func showTime(at time.Time) string {

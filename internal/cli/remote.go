@@ -35,6 +35,12 @@ func (r remote) client() (*client.Client, error) {
 
 func (r remote) printer(s Streams) printer { return printer{Streams: s, json: r.JSON} }
 
+// label are the flags of objects that their owner can name.
+type label struct {
+	UID      string            `name:"uid" placeholder:"ID" help:"Your own id for it; it can then be named as uid:ID."`
+	Metadata map[string]string `placeholder:"KEY=VALUE" help:"Your own words on it; can be given again."`
+}
+
 // listing are the flags of lists.
 type listing struct {
 	Limit int `default:"50" placeholder:"N" help:"Print at most so many, newest first. Default: ${default}."`

@@ -2,13 +2,16 @@ package cli
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/posthaste-dev/posthaste/client"
 )
 
 type tenantsCommand struct {
 	List   tenantsList   `cmd:"" help:"List tenants, newest first."`
+	Get    tenantsGet    `cmd:"" help:"Show a tenant."`
 	Create tenantsCreate `cmd:"" help:"Make a tenant."`
+	Delete tenantsDelete `cmd:"" help:"Delete a tenant; its history stays readable."`
 }
 
 type tenantsList struct {
@@ -27,15 +30,41 @@ func (c *tenantsList) Run(ctx context.Context, s Streams) error {
 		return err
 	}
 	t := table[client.Tenant]{
-		head: []string{"NAME", "CREATED"},
-		row:  func(t client.Tenant) []string { return []string{t.Name, showTime(t.CreatedAt)} },
+		head: []string{"NAME", "UID", "CREATED"},
+		row:  func(t client.Tenant) []string { return []string{t.Name, orDash(t.UID), showTime(t.CreatedAt)} },
 		none: "no tenants",
 	}
 	return t.print(c.printer(s), api.Tenants.All(ctx, paging), c.Limit)
 }
 
+type tenantsGet struct {
+	remote
+	Name string `arg:"" help:"Name of the tenant, or uid: and your own id for it."`
+}
+
+// Run shows a tenant.
+func (c *tenantsGet) Run(ctx context.Context, s Streams) error {
+	api, err := c.client()
+	if err != nil {
+		return err
+	}
+	t, err := api.Tenants.Get(ctx, c.Name)
+	if err != nil {
+		return err
+	}
+	return printTenant(c.printer(s), t)
+}
+
+func printTenant(p printer, t client.Tenant) error {
+	return p.object(t, func() error {
+		return fields(p.Stdout, "name", t.Name, "uid", t.UID, "metadata", showMetadata(t.Metadata),
+			"created", showTime(t.CreatedAt), "updated", showTime(t.UpdatedAt), "deleted", showTime(t.DeletedAt))
+	})
+}
+
 type tenantsCreate struct {
 	remote
+	label
 	Name string `arg:"" help:"Name of the tenant."`
 }
 
@@ -45,11 +74,29 @@ func (c *tenantsCreate) Run(ctx context.Context, s Streams) error {
 	if err != nil {
 		return err
 	}
-	t, err := api.Tenants.Create(ctx, c.Name)
+	t, err := api.Tenants.Create(ctx, client.NewTenant{Name: c.Name, UID: c.UID, Metadata: c.Metadata})
 	if err != nil {
 		return err
 	}
-	return c.printer(s).object(t, func() error {
-		return fields(s.Stdout, "name", t.Name, "created", showTime(t.CreatedAt))
+	return printTenant(c.printer(s), t)
+}
+
+type tenantsDelete struct {
+	remote
+	Name string `arg:"" help:"Name of the tenant, or uid: and your own id for it."`
+}
+
+// Run deletes a tenant.
+func (c *tenantsDelete) Run(ctx context.Context, s Streams) error {
+	api, err := c.client()
+	if err != nil {
+		return err
+	}
+	if err := api.Tenants.Delete(ctx, c.Name); err != nil {
+		return err
+	}
+	return c.printer(s).object(map[string]any{"name": c.Name, "deleted": true}, func() error {
+		_, err := fmt.Fprintf(s.Stdout, "%s  deleted\n", printable(c.Name))
+		return err
 	})
 }

@@ -13,7 +13,7 @@ type Metrics struct {
 	Registry *prometheus.Registry
 
 	Accepted       *prometheus.CounterVec // by result: stored, duplicate, mismatch
-	Refused        *prometheus.CounterVec // by reason: overloaded, unavailable, error
+	Refused        *prometheus.CounterVec // by reason: overloaded, unavailable
 	AcceptBatch    prometheus.Histogram   // events a commit
 	AcceptSeconds  prometheus.Histogram   // of the commit
 	Spilled        prometheus.Counter     // fresh deliveries born due because their lane had no room
