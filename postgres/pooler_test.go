@@ -142,8 +142,9 @@ func (l *planLog) check(t *testing.T) {
 func TestSettingsThroughPooler(t *testing.T) {
 	c := throughPooler(t)
 	db := connectWith(t, c)
+	w := newWay(t, db, 3)
 	for range 3 {
-		newWay(t, db, 3).batch(t)
+		w.batch(t)
 	}
 	begun := func(p *pool) querier {
 		tx, err := p.Begin(t.Context())

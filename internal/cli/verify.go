@@ -29,11 +29,12 @@ func (c *verifyCommand) Run(ctx context.Context, s Streams) error {
 	if err != nil {
 		return err
 	}
-	open := openToLook
+	var db database
 	if c.Repair {
-		open = openMigrated
+		db, err = openMigrated(ctx, d, nil)
+	} else {
+		db, err = openToLook(ctx, d)
 	}
-	db, err := open(ctx, d)
 	if err != nil {
 		return err
 	}
