@@ -40,6 +40,7 @@ type description struct {
 	Ready    string            `json:"ready"`    // URL that answers 2xx once it can take events
 	Setup    []request         `json:"setup"`    // requests that register the receiver
 	Send     request           `json:"send"`     // request that hands over one event
+	Lines    int               `json:"lines"`    // events in one request, in a closed loop: Send's body is repeated for each
 	Counts   map[string]string `json:"counts"`   // queries whose answer must grow by the number of accepted events
 }
 

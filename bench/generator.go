@@ -34,11 +34,14 @@ func (g generator) closedLoop(ctx context.Context, conns int) {
 			var w wire
 			defer w.close()
 			for ctx.Err() == nil {
-				seq := int(next.Add(1)) - 1
+				n := g.template.events()
+				seq := int(next.Add(int64(n))) - n
 				if seq >= len(g.rec.intended) || g.rec.watch.now() > g.deadline {
 					return
 				}
-				g.rec.intended[seq] = g.rec.watch.now()
+				for i := seq; i < min(seq+n, len(g.rec.intended)); i++ {
+					g.rec.intended[i] = g.rec.watch.now()
+				}
 				g.deliver(ctx, &w, seq)
 			}
 		})
@@ -89,23 +92,26 @@ func sleepUntil(watch stopwatch, at int64) {
 	}
 }
 
-// deliver hands one event over, again while the engine answers 503.
+// deliver hands the events of one request over, again while the engine answers 503.
 func (g generator) deliver(ctx context.Context, w *wire, seq int) {
+	n := min(g.template.events(), len(g.rec.intended)-seq)
 	for {
 		err := w.send(g.template, g.rec, seq)
 		if err == nil {
-			g.rec.acked[seq].Store(g.rec.watch.now())
+			for i := seq; i < seq+n; i++ {
+				g.rec.acked[i].Store(g.rec.watch.now())
+			}
 			return
 		}
 		g.rec.noteError(err)
 		var refused *statusError
 		if !errors.As(err, &refused) || refused.status != http.StatusServiceUnavailable {
-			g.rec.failed.Add(1)
+			g.rec.failed.Add(int64(n))
 			return
 		}
 		g.rec.refused.Add(1)
 		if g.rec.watch.now() > g.deadline || ctx.Err() != nil {
-			g.rec.failed.Add(1)
+			g.rec.failed.Add(int64(n))
 			return
 		}
 		time.Sleep(refusedPause)

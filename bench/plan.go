@@ -28,8 +28,9 @@ type block struct {
 	rounds  int
 }
 
-// comparison is what runs when no engine is named: flat out, then at two steady
-// rates, against the baselines; then memory over six times as many events.
+// comparison is what runs when no engine is named: flat out, then 20 events a
+// request against one, then at two steady rates, against the baselines; then
+// memory over six times as many events.
 //
 // 64 connections are what one endpoint's 64 attempts at a time can keep up with.
 // 83 a second is 5,000 a minute, an ordinary customer; 500 a second is a busy
@@ -39,8 +40,10 @@ type block struct {
 func comparison(rounds int) []block {
 	all := []string{"reference-postgres", "posthaste-postgres", "reference-sqlite", "posthaste-sqlite"}
 	ours := []string{"posthaste-postgres", "posthaste-sqlite"}
+	batches := []string{"posthaste-postgres", "posthaste-postgres-batch", "posthaste-sqlite", "posthaste-sqlite-batch"}
 	return []block{
 		{all, []string{"sat:50000:64"}, rounds},
+		{batches, []string{"sat:100000:16"}, rounds},
 		{all, []string{"rate:83:12", "rate:500:10"}, rounds},
 		{ours, []string{"sat:300000:64"}, 1},
 	}

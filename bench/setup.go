@@ -37,7 +37,9 @@ func registerReceiver(ctx context.Context, d description, vars variables) (templ
 	if err != nil {
 		return template{}, err
 	}
-	return compile(send)
+	t, err := compile(send)
+	t.lines = d.Lines
+	return t, err
 }
 
 func do(ctx context.Context, client *http.Client, r request) ([]byte, error) {

@@ -15,10 +15,14 @@ import (
 // template is a request for one event, compiled so that filling it is a few
 // copies into a buffer that is used again.
 type template struct {
-	addr string // host:port to send it to
-	head []part // up to the value of Content-Length
-	body []part
+	addr  string // host:port to send it to
+	head  []part // up to the value of Content-Length
+	body  []part
+	lines int // events in one request, the body repeated for each; 0 and 1: one
 }
+
+// events returns how many events a request hands over.
+func (t template) events() int { return max(1, t.lines) }
 
 // part is literal text, or a slot that each event fills.
 type part struct {
@@ -85,32 +89,23 @@ func split(s string) []part {
 	return parts
 }
 
-// appendRequest appends the bytes of one event's request to dst.
-func (t template) appendRequest(dst, id, body []byte) []byte {
-	size := 0
+// appendBody appends the part of a request's body that is one event's.
+func (t template) appendBody(dst, id, payload []byte) []byte {
 	for _, p := range t.body {
-		size += p.sizeBytes(id, body)
-	}
-	for _, p := range t.head {
-		dst = p.appendTo(dst, id, body)
-	}
-	dst = strconv.AppendInt(dst, int64(size), 10)
-	dst = append(dst, "\r\n\r\n"...)
-	for _, p := range t.body {
-		dst = p.appendTo(dst, id, body)
+		dst = p.appendTo(dst, id, payload)
 	}
 	return dst
 }
 
-func (p part) sizeBytes(id, body []byte) int {
-	switch p.slot {
-	case slotID:
-		return len(id)
-	case slotBody:
-		return len(body)
-	default:
-		return len(p.text)
+// appendRequest appends the bytes of a request with the given body to dst. id
+// fills the headers.
+func (t template) appendRequest(dst, id, body []byte) []byte {
+	for _, p := range t.head {
+		dst = p.appendTo(dst, id, nil)
 	}
+	dst = strconv.AppendInt(dst, int64(len(body)), 10)
+	dst = append(dst, "\r\n\r\n"...)
+	return append(dst, body...)
 }
 
 func (p part) appendTo(dst, id, body []byte) []byte {

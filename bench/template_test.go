@@ -25,18 +25,19 @@ func TestTemplateMakesARequestThatNetHTTPReads(t *testing.T) {
 	if tmpl.addr != "127.0.0.1:8080" {
 		t.Errorf("sends to %q", tmpl.addr)
 	}
-	raw := tmpl.appendRequest([]byte("junk")[:0], []byte("flow-7"), []byte("[1, 2]"))
+	body := tmpl.appendBody(nil, []byte("flow-7"), []byte("[1, 2]"))
+	raw := tmpl.appendRequest([]byte("junk")[:0], []byte("flow-7"), body)
 	in := bufio.NewReader(bytes.NewReader(raw))
 	req, err := http.ReadRequest(in)
 	if err != nil {
 		t.Fatalf("%v in %q", err, raw)
 	}
-	body, err := io.ReadAll(req.Body)
+	got, err := io.ReadAll(req.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := `{"id":"flow-7","again":"flow-7","payload":[1, 2]}`; string(body) != want {
-		t.Errorf("body %s, want %s", body, want)
+	if want := `{"id":"flow-7","again":"flow-7","payload":[1, 2]}`; string(got) != want {
+		t.Errorf("body %s, want %s", got, want)
 	}
 	if req.Method != "PUT" || req.RequestURI != "/v1/flow-7?x=1" || req.Host != "127.0.0.1:8080" ||
 		req.Header.Get("Content-Type") != "text/plain" || req.Header.Get("Idempotency-Key") != "k-flow-7" {

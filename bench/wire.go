@@ -22,6 +22,7 @@ type wire struct {
 	in      *bufio.Reader
 	request []byte // scratch
 	payload []byte // scratch
+	body    []byte // scratch
 	id      []byte // scratch
 }
 
@@ -41,13 +42,18 @@ type statusError struct {
 
 func (e *statusError) Error() string { return fmt.Sprintf("status %d: %s", e.status, e.body) }
 
-// send writes the event's request and waits for a 2xx. It returns a
+// send writes the request of the events from seq on, as many as the template
+// takes, and waits for a 2xx. It returns a
 // *statusError for any other status; after every other error the connection is
 // closed, and the next send opens a new one.
 func (w *wire) send(t template, rec *recorder, seq int) error {
-	w.id = rec.appendID(w.id[:0], seq)
-	w.payload = rec.appendPayload(w.payload[:0], seq)
-	w.request = t.appendRequest(w.request[:0], w.id, w.payload)
+	w.body = w.body[:0]
+	for i := range min(t.events(), len(rec.intended)-seq) {
+		w.id = rec.appendID(w.id[:0], seq+i)
+		w.payload = rec.appendPayload(w.payload[:0], seq+i)
+		w.body = t.appendBody(w.body, w.id, w.payload)
+	}
+	w.request = t.appendRequest(w.request[:0], w.id, w.body)
 	if w.conn == nil {
 		if err := w.dial(t.addr); err != nil {
 			return err
