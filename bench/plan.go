@@ -50,7 +50,7 @@ func comparison(rounds int) []block {
 }
 
 // maxSteps bounds a plan.
-const maxSteps = 300
+const maxSteps = 400
 
 // steps puts the runs in order. Engines take turns within a round, so that what
 // changes on the machine over minutes falls on all of them.

@@ -86,7 +86,7 @@ func New(config Config) (*Client, error) {
 	c.Events = &Events{c}
 	c.Endpoints = &Endpoints{c: c}
 	c.Deliveries = &Deliveries{c}
-	c.Tenants = &Tenants{c}
+	c.Tenants = &Tenants{c: c}
 	return c, nil
 }
 

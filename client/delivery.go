@@ -28,6 +28,7 @@ type Delivery struct {
 	FinishedAt    time.Time `json:"finished_at,omitzero"`
 	Reason        string    `json:"reason,omitempty"` // why it is dead
 	LastError     string    `json:"last_error,omitempty"`
+	Tenant        string    `json:"tenant,omitempty"`   // only where all tenants are read
 	Attempts      []Attempt `json:"attempts,omitempty"` // in the answer to Get only
 }
 

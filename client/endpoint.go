@@ -113,20 +113,27 @@ func (e *Endpoints) Get(ctx context.Context, id string) (Endpoint, error) {
 	return doJSON[Endpoint](ctx, e.c, e.call(http.MethodGet, id), nil)
 }
 
+// EndpointFilter chooses endpoints. The zero value chooses all that live.
+type EndpointFilter struct {
+	Paging
+	Deleted bool // deleted ones too
+}
+
+func (f EndpointFilter) query() url.Values {
+	q := url.Values{}
+	f.set(q)
+	setFlag(q, "deleted", f.Deleted)
+	return q
+}
+
 // List returns a page of endpoints, newest first.
-func (e *Endpoints) List(ctx context.Context, paging Paging) (Page[Endpoint], error) {
-	return list[Endpoint](ctx, e.c, at("endpoints"), paging.query())
+func (e *Endpoints) List(ctx context.Context, filter EndpointFilter) (Page[Endpoint], error) {
+	return list[Endpoint](ctx, e.c, at("endpoints"), filter.query())
 }
 
 // All yields endpoints, newest first, page by page.
-func (e *Endpoints) All(ctx context.Context, paging Paging) iter.Seq2[Endpoint, error] {
-	return all[Endpoint](ctx, e.c, at("endpoints"), paging.query())
-}
-
-func (p Paging) query() url.Values {
-	q := url.Values{}
-	p.set(q)
-	return q
+func (e *Endpoints) All(ctx context.Context, filter EndpointFilter) iter.Seq2[Endpoint, error] {
+	return all[Endpoint](ctx, e.c, at("endpoints"), filter.query())
 }
 
 // Update changes the fields that patch names: a JSON Merge Patch (RFC 7396), in

@@ -86,6 +86,7 @@ func params(files []string, database func(*testscript.Env) error) testscript.Par
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"status":     exitStatus,
 			"await":      await,
+			"listening":  listening,
 			"eventually": eventually,
 			"sql":        runSQL,
 		},
@@ -163,6 +164,23 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 		return res.StatusCode < 300
 	}) {
 		ts.Fatalf("%s is not ready: %s", args[0], last)
+	}
+}
+
+// listening is "listening HOST:PORT": it waits until something listens there, and
+// asks it nothing.
+func listening(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: listening HOST:PORT")
+	}
+	if !poll(func() bool {
+		conn, err := net.DialTimeout("tcp", args[0], time.Second)
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err == nil
+	}) {
+		ts.Fatalf("nothing listens at %s", args[0])
 	}
 }
 

@@ -45,6 +45,9 @@ func (c *deliveriesList) Run(ctx context.Context, s Streams) error {
 		},
 		none: "no deliveries",
 	}
+	if c.Tenant == allTenants {
+		t = withTenant(t, func(d client.Delivery) string { return d.Tenant })
+	}
 	filter := client.DeliveryFilter{
 		Paging: paging, Status: c.Status, EndpointID: c.Endpoint, EventID: c.Event, Type: c.Type, Since: since, Until: until,
 	}

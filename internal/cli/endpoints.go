@@ -26,6 +26,7 @@ type endpointsCommand struct {
 type endpointsList struct {
 	remote
 	listing
+	Deleted bool `help:"Deleted ones too."`
 }
 
 // Run lists endpoints.
@@ -45,7 +46,10 @@ func (c *endpointsList) Run(ctx context.Context, s Streams) error {
 		},
 		none: "no endpoints",
 	}
-	return t.print(c.printer(s), api.Endpoints.All(ctx, paging), c.Limit)
+	if c.Tenant == allTenants {
+		t = withTenant(t, func(e client.Endpoint) string { return e.Tenant })
+	}
+	return t.print(c.printer(s), api.Endpoints.All(ctx, client.EndpointFilter{Paging: paging, Deleted: c.Deleted}), c.Limit)
 }
 
 type endpointsGet struct {

@@ -42,6 +42,17 @@ type table[T any] struct {
 	none string // printed to the messages where there is nothing
 }
 
+// allTenants is what --tenant takes for the lists of all tenants.
+const allTenants = "*"
+
+// withTenant is the table of a list of all tenants: it says whose each item is.
+func withTenant[T any](t table[T], of func(T) string) table[T] {
+	row := t.row
+	t.head = append([]string{"TENANT"}, t.head...)
+	t.row = func(item T) []string { return append([]string{of(item)}, row(item)...) }
+	return t
+}
+
 // print writes at most limit items of a list: as a table, or one JSON object a line.
 func (t table[T]) print(p printer, items iter.Seq2[T, error], limit int) error {
 	rows := [][]string{t.head}

@@ -13,7 +13,7 @@ import (
 // it would be seen in the list of processes and in the shell's history.
 type remote struct {
 	Server string `env:"POSTHASTE_SERVER" default:"http://127.0.0.1:8700" placeholder:"URL" help:"Server to talk to, with the key in POSTHASTE_KEY. Default: ${default}."`
-	Tenant string `env:"POSTHASTE_TENANT" placeholder:"NAME" help:"Tenant to act for with an admin key. Default: default."`
+	Tenant string `env:"POSTHASTE_TENANT" placeholder:"NAME" help:"Tenant to act for with an admin key; * reads endpoints and deliveries of all. Default: default."`
 	JSON   bool   `name:"json" help:"Print JSON, one object a line."`
 }
 

@@ -17,6 +17,7 @@ type tenantsCommand struct {
 type tenantsList struct {
 	remote
 	listing
+	Deleted bool `help:"Deleted ones too."`
 }
 
 // Run lists tenants.
@@ -34,7 +35,7 @@ func (c *tenantsList) Run(ctx context.Context, s Streams) error {
 		row:  func(t client.Tenant) []string { return []string{t.Name, orDash(t.UID), showTime(t.CreatedAt)} },
 		none: "no tenants",
 	}
-	return t.print(c.printer(s), api.Tenants.All(ctx, paging), c.Limit)
+	return t.print(c.printer(s), api.Tenants.All(ctx, client.TenantFilter{Paging: paging, Deleted: c.Deleted}), c.Limit)
 }
 
 type tenantsGet struct {
