@@ -201,13 +201,20 @@ func newWaker() *waker {
 }
 
 func (w *waker) wake(no store.EndpointNo) {
-	if w.alone.Load() {
-		return
-	}
 	w.mu.Lock()
 	w.waiting[no] = struct{}{}
 	w.mu.Unlock()
-	poke(w.arrived)
+	if !w.alone.Load() {
+		poke(w.arrived)
+	}
+}
+
+// company notes whether there are other replicas. One that has just come is
+// told what was said before it was seen.
+func (w *waker) company(alone bool) {
+	if w.alone.Swap(alone) && !alone {
+		poke(w.arrived)
+	}
 }
 
 func (w *waker) take() []store.EndpointNo {
@@ -229,7 +236,11 @@ func (p *Pipeline) runWaker(ctx context.Context) {
 			return
 		}
 		p.pause(ctx, wakeEvery)
-		if err := p.store.Wake(ctx, p.waker.take()); err != nil && ctx.Err() == nil {
+		due := p.waker.take()
+		if len(due) == 0 {
+			continue
+		}
+		if err := p.store.Wake(ctx, due); err != nil && ctx.Err() == nil {
 			p.log.DebugContext(ctx, "wake the other replicas", "err", err) // the leader's look makes up for it
 		}
 	}
