@@ -85,19 +85,22 @@ var digits = func() (d [256]byte) {
 // Print returns the public form of the id: the kind, "_", and 26 characters of
 // base32 (TypeID: two leading zero bits, then the 128 bits).
 func (id ID) Print(kind Kind) string {
-	out := make([]byte, 0, len(kind)+27)
-	out = append(out, kind...)
-	out = append(out, '_')
+	var buf [40]byte // on the stack for every kind there is
+	out := append(buf[:0], make([]byte, len(kind)+1+26)...)
+	digits := out[copy(out, kind)+1:]
+	out[len(kind)] = '_'
 	hi, lo := binary.BigEndian.Uint64(id[:8]), binary.BigEndian.Uint64(id[8:])
-	for shift := 125; shift >= 0; shift -= 5 {
-		var v uint64
-		switch {
-		case shift >= 64:
-			v = hi >> (shift - 64)
-		default:
-			v = lo>>shift | hi<<(64-shift)
-		}
-		out = append(out, alphabet[v&31])
+	// From the right: 60 bits of the low word, then four of it with one of the
+	// high word, then the other 63.
+	for i := 25; i > 13; i-- {
+		digits[i] = alphabet[lo&31]
+		lo >>= 5
+	}
+	digits[13] = alphabet[lo|(hi&1)<<4]
+	hi >>= 1
+	for i := 12; i >= 0; i-- {
+		digits[i] = alphabet[hi&31]
+		hi >>= 5
 	}
 	return string(out)
 }

@@ -90,7 +90,7 @@ func newPool(ctx context.Context, c Config, maxConns int, s settings) (*pool, er
 	}
 	p := &pool{}
 	if c.pooled() {
-		p.local = "select 1" // MUTANT
+		p.local = s.local()
 		// Described once for each of our connections, never prepared by name: PgBouncer
 		// before 1.21 doesn't know what it prepared where.
 		pc.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe

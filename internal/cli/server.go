@@ -70,7 +70,7 @@ func serveHTTP(ctx context.Context, server *http.Server, listener net.Listener, 
 func tuneCollector() {
 	const softLimitBytes = 256 << 20
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(400)
+		debug.SetGCPercent(800)
 	}
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(softLimitBytes)

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -80,6 +81,7 @@ type lanes struct {
 	stopped bool // nothing starts any more
 	work    func(*item)
 	workers sync.WaitGroup
+	parked  []chan *item  // workers that wait for an item, the last one first
 	freed   chan struct{} // one token: room was given back
 }
 
@@ -168,9 +170,15 @@ func (ls *lanes) push(items []*item) {
 		ls.take(l)
 	}
 	starts := ls.start()
+	woken := ls.parked[max(0, len(ls.parked)-len(starts)):]
+	woken, ls.parked = slices.Clone(woken), ls.parked[:len(ls.parked)-len(woken)]
 	ls.mu.Unlock()
-	for _, it := range starts {
-		ls.workers.Go(func() { ls.run(it) })
+	for i, it := range starts {
+		if i < len(woken) {
+			woken[i] <- it
+		} else {
+			ls.workers.Go(func() { ls.run(it) })
+		}
 	}
 }
 
@@ -211,21 +219,41 @@ func (ls *lanes) next() *item {
 	return nil
 }
 
+// maxParked is how many workers wait for an item instead of ending: a stack
+// that has grown once need not grow again for every attempt.
+const maxParked = 64
+
 func (ls *lanes) run(it *item) {
+	next := make(chan *item, 1)
 	for it != nil {
 		start := uptime()
 		ls.work(it)
-		took := uptime() - start
-		ls.mu.Lock()
-		l := it.lane
-		l.running--
-		ls.running--
-		l.pace += (took - l.pace) / 8
-		ls.take(l)
-		ls.sweep(l)
-		it = ls.next()
-		ls.mu.Unlock()
+		it = ls.done(it.lane, uptime()-start, next)
+		if it == nil {
+			it = <-next
+		}
 	}
+}
+
+// done ends an item's turn and returns the next item. With none, the worker is
+// to wait on its channel: for an item, or for nil, which ends it.
+func (ls *lanes) done(l *lane, took time.Duration, next chan *item) *item {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	l.running--
+	ls.running--
+	l.pace += (took - l.pace) / 8
+	ls.take(l)
+	ls.sweep(l)
+	it := ls.next()
+	switch {
+	case it != nil:
+	case ls.stopped || len(ls.parked) == maxParked:
+		next <- nil
+	default:
+		ls.parked = append(ls.parked, next)
+	}
+	return it
 }
 
 // settled gives back the room of recorded items.
@@ -302,6 +330,10 @@ func (ls *lanes) stop() {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ls.stopped = true
+	for _, worker := range ls.parked {
+		worker <- nil
+	}
+	ls.parked = nil
 }
 
 // any reports whether anything is leased, or room for it reserved.

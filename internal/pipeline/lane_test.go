@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -59,6 +60,10 @@ func (r *rig) offer(no store.EndpointNo, slots, n int) int {
 func (r *rig) finish(t *testing.T, n int64) {
 	t.Helper()
 	close(r.end)
+	for r.worked.Load() < n {
+		runtime.Gosched()
+	}
+	r.stop()
 	r.workers.Wait()
 	if got := r.worked.Load(); got != n {
 		t.Errorf("worked off %d items, want %d", got, n)
