@@ -459,6 +459,7 @@ func TestWithoutAFreshBeatNothingStartsAndNothingIsTaken(t *testing.T) {
 	case <-time.After(1500 * time.Millisecond): // longer than the pause between two beats
 	}
 	e.flaky.away.Store(false)
+	e.eventually(5*time.Second, "awake", func() bool { return e.awake(t.Context()) == nil }) // it had nothing to do, and may have gone to sleep
 	if !<-started {
 		t.Error("an attempt of the living epoch was turned away")
 	}

@@ -11,8 +11,10 @@ import (
 
 const (
 	// roomPerSlot sizes a lane: for each attempt that may be under way, this many
-	// deliveries may be leased to it (under way, waiting, or not yet recorded).
+	// deliveries may be leased to it and not yet attempted, or under way.
 	roomPerSlot = 5
+	// roomInAll is the same with those that have ended and are not recorded yet.
+	roomInAll = 8
 	// maxLaneWait is how long a delivery may wait in a lane before it is given back.
 	maxLaneWait = 15 * time.Second
 	// maxLaneBytes bounds the payloads that wait in all lanes together.
@@ -29,6 +31,8 @@ type item struct {
 	lane     *lane
 	queuedAt time.Duration // uptime
 	bytes    int           // counted against maxLaneBytes
+	ended    bool          // its attempt has ended, and its lane counts it so
+	recorded bool
 }
 
 // lane is the work of one endpoint. It is a plain struct; lanes drives it.
@@ -36,7 +40,8 @@ type lane struct {
 	endpoint store.EndpointNo
 	slots    int // attempts that may be under way
 	running  int // attempts under way
-	room     int // reserved, waiting, running, or finished and not recorded
+	room     int // reserved, waiting, running, or ended and not recorded
+	ended    int // of room: ended and not recorded
 	waiting  []*item
 	first    int // of waiting
 	inTurn   bool
@@ -52,6 +57,11 @@ func (l *lane) capacity() int {
 	}
 	inTime := int(maxLaneWait*time.Duration(l.slots)/l.pace) + l.slots
 	return max(l.slots, min(full, inTime))
+}
+
+// free returns how many more deliveries may be leased to the lane.
+func (l *lane) free() int {
+	return min(l.capacity()-(l.room-l.ended), l.slots*roomInAll-l.room)
 }
 
 func (l *lane) pop() *item {
@@ -111,7 +121,7 @@ func (ls *lanes) reserve(endpoint store.EndpointNo, slots, n int) int {
 		return 0
 	}
 	l := ls.lane(endpoint, slots)
-	n = max(0, min(n, l.capacity()-l.room, ls.max*roomTotal-ls.room))
+	n = max(0, min(n, l.free(), ls.max*roomTotal-ls.room))
 	l.room += n
 	ls.room += n
 	ls.sweep(l)
@@ -136,21 +146,6 @@ func (ls *lanes) unreserve(endpoint store.EndpointNo, n int) {
 		ls.sweep(l)
 		ls.pokeFreed()
 	}
-}
-
-// roomOf returns how many more deliveries an endpoint's lane could take.
-func (ls *lanes) roomOf(endpoint store.EndpointNo, slots int) int {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	if ls.stopped || ls.bytes >= maxLaneBytes {
-		return 0
-	}
-	l := ls.byNo[endpoint]
-	if l == nil {
-		return min(slots*roomPerSlot, ls.max*roomTotal-ls.room)
-	}
-	l.slots = slots
-	return max(0, min(l.capacity()-l.room, ls.max*roomTotal-ls.room))
 }
 
 // push hands items over whose room was reserved.
@@ -228,7 +223,7 @@ func (ls *lanes) run(it *item) {
 	for it != nil {
 		start := uptime()
 		ls.work(it)
-		it = ls.done(it.lane, uptime()-start, next)
+		it = ls.done(it, uptime()-start, next)
 		if it == nil {
 			it = <-next
 		}
@@ -237,9 +232,14 @@ func (ls *lanes) run(it *item) {
 
 // done ends an item's turn and returns the next item. With none, the worker is
 // to wait on its channel: for an item, or for nil, which ends it.
-func (ls *lanes) done(l *lane, took time.Duration, next chan *item) *item {
+func (ls *lanes) done(worked *item, took time.Duration, next chan *item) *item {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
+	l := worked.lane
+	if !worked.recorded { // else it was recorded faster than this
+		worked.ended = true
+		l.ended++
+	}
 	l.running--
 	ls.running--
 	l.pace += (took - l.pace) / 8
@@ -267,6 +267,10 @@ func (ls *lanes) settled(items []*item) {
 		ls.bytes -= it.bytes
 		ls.room--
 		it.lane.room--
+		it.recorded = true
+		if it.ended {
+			it.lane.ended--
+		}
 		ls.sweep(it.lane)
 	}
 	ls.pokeFreed()

@@ -151,14 +151,31 @@ func TestStoppedLanesStartNothingAndGiveBackWhatWaits(t *testing.T) {
 	r.finish(t, 2)
 }
 
+// What has ended and waits for its record takes no place in the queue, up to a bound.
+func TestRoomOfWhatIsNotRecorded(t *testing.T) {
+	l := &lane{slots: 10, room: 50}
+	if got := l.free(); got != 0 {
+		t.Errorf("a lane of 10 slots with 50 that wait or run takes %d more", got)
+	}
+	l.ended = 20
+	if got := l.free(); got != 20 {
+		t.Errorf("with 20 of them ended it takes %d more, want 20", got)
+	}
+	l.room, l.ended = 80, 60
+	if got := l.free(); got != 0 {
+		t.Errorf("with 60 that wait for their record it takes %d more, want 0", got)
+	}
+}
+
 func TestUnreservedRoomIsFree(t *testing.T) {
 	r := newRig(2)
 	if n := r.reserve(1, 2, 100); n != 10 {
 		t.Fatalf("reserved %d", n)
 	}
 	r.unreserve(1, 10)
-	if n := r.roomOf(1, 2); n != 10 {
+	if n := r.reserve(1, 2, 100); n != 10 {
 		t.Errorf("room after giving it back = %d, want 10", n)
 	}
+	r.unreserve(1, 10)
 	r.finish(t, 0)
 }

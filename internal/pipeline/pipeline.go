@@ -270,6 +270,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 // ready is only hurried along here: the beat and the way in do it as well.
 func (p *Pipeline) begin(ctx context.Context) error {
 	for ctx.Err() == nil {
+		p.rest.worked() // whoever starts an engine is about to use it
 		call, cancel := context.WithTimeout(ctx, 30*time.Second)
 		err := p.register(call)
 		if err == nil {

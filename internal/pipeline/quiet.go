@@ -161,8 +161,9 @@ func (p *Pipeline) runBeat(ctx context.Context) {
 	for {
 		if p.rest.is(asleep) {
 			select {
-			case <-p.rest.woken:
+			case <-p.rest.woken: // perhaps a token of an earlier waking: look again
 				tick.Reset(beatEvery)
+				continue
 			case <-ctx.Done():
 				return
 			}
