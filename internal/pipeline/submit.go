@@ -82,8 +82,9 @@ func (p *Pipeline) AcceptAll(ctx context.Context, in []Submission) []Result {
 }
 
 func newSubmission(in Submission) *submission {
-	s := &submission{Submission: in, answer: make(chan Result, 1), givenUp: uptime() + acceptPatience, sum: sumOf(in.Event)}
-	if in.Event.IdempotencyKey != "" {
+	s := &submission{Submission: in, answer: make(chan Result, 1), givenUp: uptime() + acceptPatience}
+	if in.Event.IdempotencyKey != "" { // else it can't be taken for another event
+		s.sum = sumOf(in.Event)
 		h := sha256.Sum256([]byte(in.Event.IdempotencyKey))
 		s.key = store.Hash(h[:16])
 	}
