@@ -122,7 +122,9 @@ type EndpointFilter struct {
 func (f EndpointFilter) query() url.Values {
 	q := url.Values{}
 	f.set(q)
-	setFlag(q, "deleted", f.Deleted)
+	if f.Deleted {
+		q.Set("deleted", "true")
+	}
 	return q
 }
 

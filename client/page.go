@@ -38,12 +38,6 @@ func setText(q url.Values, name, value string) {
 	}
 }
 
-func setFlag(q url.Values, name string, set bool) {
-	if set {
-		q.Set(name, "true")
-	}
-}
-
 func setTime(q url.Values, name string, at time.Time) {
 	if !at.IsZero() {
 		q.Set(name, at.UTC().Format("2006-01-02T15:04:05.000Z07:00"))

@@ -99,7 +99,9 @@ type TenantFilter struct {
 func (f TenantFilter) query() url.Values {
 	q := url.Values{}
 	f.set(q)
-	setFlag(q, "deleted", f.Deleted)
+	if f.Deleted {
+		q.Set("deleted", "true")
+	}
 	return q
 }
 

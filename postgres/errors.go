@@ -60,9 +60,12 @@ func isUnavailable(err error) bool {
 		"57014": // statement timeout
 		return true
 	}
-	class := answer.Code[:2]
-	return strings.Contains("08 53 58", class) || // connection, resources, system (a disk)
-		class == "57" // shutdown, crash recovery, not started yet
+	switch answer.Code[:2] {
+	case "08", "53", "58", // connection, resources, system (a disk)
+		"57": // shutdown, crash recovery, not started yet
+		return true
+	}
+	return false
 }
 
 // undecodable is the error for something stored that can't be read: asking

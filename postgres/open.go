@@ -99,7 +99,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 		return nil, err
 	}
 	if err := db.checkVersion(ctx); err != nil {
-		db.Close() //nolint:errcheck // it returns nil
+		db.Close() // it returns nil
 		return nil, err
 	}
 	return db, nil
@@ -145,7 +145,7 @@ func (db *DB) checkVersion(ctx context.Context) error {
 func hangUp(ctx context.Context, conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	conn.Close(ctx) //nolint:errcheck // nothing is lost with the connection
+	conn.Close(ctx) // nothing is lost with the connection
 }
 
 // Ping reports whether the database answers.

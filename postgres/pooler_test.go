@@ -146,19 +146,16 @@ func TestSettingsThroughPooler(t *testing.T) {
 	for range 3 {
 		w.batch(t)
 	}
-	begun := func(p *pool) querier {
-		tx, err := p.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
-		return tx
+	tx, err := db.side.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
 	for name, want := range map[string]string{
 		"synchronous_commit": "on", "transaction_isolation": "read committed", "plan_cache_mode": "force_generic_plan",
 		"idle_in_transaction_session_timeout": "5s", "application_name": "posthaste", "enable_seqscan": "off",
 	} {
-		for _, q := range []querier{db.hot, db.side, begun(db.hot), begun(db.side)} {
+		for _, q := range []querier{db.hot, db.side, tx} {
 			var got string
 			if err := q.QueryRow(t.Context(), "select current_setting($1)", name).Scan(&got); err != nil || got != want {
 				t.Errorf("%s = %q, want %q; %v", name, got, want, err)

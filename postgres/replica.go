@@ -21,7 +21,7 @@ returning epoch, beat_at`
 
 	// Whoever is registered under the name of the caller is dead, since the
 	// caller holds the lock on it.
-	namesakesSQL = `select epoch, low_water from replicas where name = $1 and epoch <> $2 order by epoch for update`
+	namesakesSQL = `select epoch, low_water, ` + clockSQL + ` from replicas where name = $1 order by epoch for update`
 )
 
 // Register implements store.Replicas.
@@ -47,26 +47,24 @@ func (db *DB) Register(ctx context.Context, p store.RegisterParams) (store.Regis
 	return made, nil
 }
 
+// register makes the new row last, so that its beat is fresh however long the rest
+// has taken.
 func register(ctx context.Context, tx pgx.Tx, p store.RegisterParams) (store.Registered, error) {
 	var made store.Registered
 	var now int64
-	if err := tx.QueryRow(ctx, registerSQL, p.Name, [16]byte(p.LowWater)).Scan((*int32)(&made.Epoch), &now); err != nil {
-		return made, err
-	}
-	made.Now = timeAt(now)
-	rows, err := tx.Query(ctx, namesakesSQL, p.Name, int32(made.Epoch))
+	rows, err := tx.Query(ctx, namesakesSQL, p.Name)
 	if err != nil {
 		return made, err
 	}
 	dead, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r store.Replica, err error) {
-		err = row.Scan((*int32)(&r.Epoch), (*[16]byte)(&r.LowWater))
+		err = row.Scan((*int32)(&r.Epoch), (*[16]byte)(&r.LowWater), &now)
 		return r, err
 	})
 	if err != nil {
 		return made, err
 	}
 	for _, r := range dead {
-		got, err := takeOver(ctx, tx, r, made.Now)
+		got, err := takeOver(ctx, tx, r, timeAt(now))
 		if err != nil {
 			return made, err
 		}
@@ -75,7 +73,9 @@ func register(ctx context.Context, tx pgx.Tx, p store.RegisterParams) (store.Reg
 	}
 	slices.Sort(made.Endpoints)
 	made.Endpoints = slices.Compact(made.Endpoints)
-	return made, nil
+	err = tx.QueryRow(ctx, registerSQL, p.Name, [16]byte(p.LowWater)).Scan((*int32)(&made.Epoch), &now)
+	made.Now = timeAt(now)
+	return made, err
 }
 
 const beatSQL = `

@@ -55,7 +55,7 @@ func (db *DB) Listen(ctx context.Context, woken func([]store.EndpointNo)) error 
 		}
 	})
 	if ctx.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // it was told to end
 	}
 	return fail("listen for other replicas", err)
 }

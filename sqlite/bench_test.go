@@ -35,7 +35,7 @@ func benchAcceptSettle(b *testing.B, endpoints, size int, pair bool) {
 		b.Fatal(err)
 	}
 	g := generator{epoch: reg.Epoch, endpoints: endpoints, payload: make([]byte, 1024)}
-	rand.Read(g.payload) //nolint:errcheck // never fails since Go 1.24
+	rand.Read(g.payload) // never fails since Go 1.24
 	routing := []store.TenantVersion{{Tenant: 1}}
 	accept := func(events []store.NewEvent) error {
 		_, err := db.Accept(b.Context(), store.AcceptParams{Epoch: reg.Epoch, Now: g.now, Routing: routing, Events: events})

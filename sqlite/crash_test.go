@@ -148,7 +148,7 @@ func workUntilKilled(path string) {
 		for _, e := range w.round(tb, 40) {
 			fmt.Fprintln(out, e.ID.Print(posthaste.KindEvent))
 		}
-		os.Stdout.Write(out.Bytes()) //nolint:errcheck // the test counts what it reads
+		os.Stdout.Write(out.Bytes()) // the test counts what it reads
 	}
 }
 
@@ -190,7 +190,7 @@ func TestKill(t *testing.T) {
 				answered = append(answered, id)
 			}
 		}
-		other.Wait() //nolint:errcheck // it was killed
+		_ = other.Wait() // it was killed
 	}
 	db := openTest(t, Config{Path: path})
 	if got := view(t, db, `PRAGMA integrity_check`); len(got) != 1 || got[0]["integrity_check"] != "ok" {

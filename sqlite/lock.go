@@ -38,7 +38,7 @@ func acquireLock(path string) (*lockFile, error) {
 	}
 	// Only for the message above: a failure to write it is no reason not to start.
 	if err := f.Truncate(0); err == nil {
-		fmt.Fprintf(f, "%d\n", os.Getpid()) //nolint:errcheck // see above
+		fmt.Fprintf(f, "%d\n", os.Getpid()) // see above
 	}
 	return &lockFile{file: f}, nil
 }

@@ -93,6 +93,7 @@ type (
 	cControl func(tls *libc.TLS, file uintptr, op int32, arg uintptr) int32
 )
 
+//nolint:revive // the parameters are SQLite's
 func openFile(tls *libc.TLS, pVFS, name, file uintptr, flags int32, outFlags uintptr) int32 {
 	v := inC[vfs](pVFS)
 	rc := goFunc[cOpen](v.systemOpen)(tls, pVFS, name, file, flags, outFlags)

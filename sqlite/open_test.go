@@ -35,7 +35,7 @@ func holdOpen(path string) {
 		os.Exit(1)
 	}
 	fmt.Println("open")
-	io.Copy(io.Discard, os.Stdin) //nolint:errcheck // waits until the test closes it
+	io.Copy(io.Discard, os.Stdin) // waits until the test closes it
 }
 
 func TestLockFileKeepsOtherProcessesOut(t *testing.T) {
@@ -73,7 +73,7 @@ func TestLockFileKeepsOtherProcessesOut(t *testing.T) {
 	if err := other.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	other.Wait() //nolint:errcheck // it was killed
+	_ = other.Wait() // it was killed
 	stdin.Close()
 	openTest(t, Config{Path: path})
 }

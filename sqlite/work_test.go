@@ -124,7 +124,7 @@ func (g *generator) events(n int) []store.NewEvent {
 			FanOut: 1, IdempotencyKey: fmt.Sprintf("invoice-%d", g.next), CorrelationID: id,
 		}
 		e.Tenant, e.Namespace = 1, store.NamespaceAPI
-		rand.Read(e.Key[:]) //nolint:errcheck // never fails since Go 1.24
+		rand.Read(e.Key[:]) // never fails since Go 1.24
 		e.Sum = e.Key
 		e.Deliveries = []store.NewDelivery{{
 			Endpoint: store.EndpointNo(1 + g.next%g.endpoints), Leased: true, ExpiresAt: g.now.Add(96 * time.Hour),

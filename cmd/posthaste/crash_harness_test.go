@@ -320,6 +320,12 @@ func post(ctx context.Context, client *http.Client, url, keys string, i int64) (
 // verify runs posthaste verify on the database and fails on any finding.
 func verify(t *testing.T, db string) {
 	t.Helper()
+	verifyWith(t, map[string]string{"POSTHASTE_DB": db})
+}
+
+// verifyWith is verify with settings that say where the database is.
+func verifyWith(t *testing.T, settings map[string]string) {
+	t.Helper()
 	binary, err := buildBinary()
 	if err != nil {
 		t.Fatal(err)
@@ -327,7 +333,10 @@ func verify(t *testing.T, db string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binary, "verify")
-	cmd.Env = append(os.Environ(), "POSTHASTE_DB="+db, "POSTHASTE_MASTER_KEY="+crashMasterKey)
+	cmd.Env = append(os.Environ(), "POSTHASTE_MASTER_KEY="+crashMasterKey)
+	for name, value := range settings {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
 	out, err := cmd.CombinedOutput()
 	t.Logf("posthaste verify: %s", bytes.TrimSpace(out))
 	if err != nil {

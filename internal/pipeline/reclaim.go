@@ -68,7 +68,7 @@ func (p *Pipeline) lookAround(ctx context.Context, replicas []store.Replica) {
 	l.leader = leader
 	l.mu.Unlock()
 	p.metrics.Leader.Set(map[bool]float64{true: 1}[leader])
-	p.waker.company(len(replicas) <= 1)
+	p.waker.company(len(replicas) - 1)
 	for _, r := range silent {
 		p.tasks.Go(func() { p.reclaim(ctx, r) }) // not here: a large reclaim must not hold up our own beat
 	}

@@ -211,8 +211,8 @@ func (w *waker) wake(no store.EndpointNo) {
 
 // company notes whether there are other replicas. One that has just come is
 // told what was said before it was seen.
-func (w *waker) company(alone bool) {
-	if w.alone.Swap(alone) && !alone {
+func (w *waker) company(others int) {
+	if was := w.alone.Swap(others == 0); was && others > 0 {
 		poke(w.arrived)
 	}
 }

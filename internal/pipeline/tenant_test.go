@@ -44,6 +44,8 @@ func TestDeletedTenantIsLearnedOf(t *testing.T) {
 			select {
 			case <-busy:
 				return
+			case <-t.Context().Done():
+				return
 			default:
 				_ = send(e.tenant)
 				e.pause(t.Context(), 20*time.Millisecond)

@@ -9,14 +9,14 @@ import (
 
 func TestAReplicaThatHasJustComeIsToldWhatWasSaidBefore(t *testing.T) {
 	w := newWaker()
-	w.company(true)
+	w.company(0)
 	w.wake(7)
 	select {
 	case <-w.arrived:
 		t.Fatal("a lone replica speaks to nobody")
 	default:
 	}
-	w.company(false)
+	w.company(1)
 	select {
 	case <-w.arrived:
 	default:
@@ -25,7 +25,7 @@ func TestAReplicaThatHasJustComeIsToldWhatWasSaidBefore(t *testing.T) {
 	if got := w.take(); !slices.Equal(got, []store.EndpointNo{7}) {
 		t.Errorf("told %v", got)
 	}
-	w.company(false)
+	w.company(1)
 	w.wake(8)
 	select {
 	case <-w.arrived:
