@@ -114,7 +114,7 @@ func (d *direct) lockName(ctx context.Context, conn *pgx.Conn) error {
 	_, err := conn.Exec(ctx, lockNameSQL, d.name)
 	if hasState(err, stateLockTimeout) {
 		return &posthaste.Error{
-			Code:    posthaste.CodeConflict,
+			Code:    posthaste.CodeUnavailable, // a client may try again, elsewhere
 			Message: "another living replica is named " + strconv.Quote(d.name),
 			Hint:    "set --replica: each replica on a database needs a name of its own",
 			Err:     store.ErrConflict,

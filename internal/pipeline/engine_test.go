@@ -539,7 +539,7 @@ func TestStoppingGivesBackWhatHasNotStarted(t *testing.T) {
 		ids = append(ids, e.send("a", fmt.Sprint(i)).ID)
 	}
 	e.eventually(5*time.Second, "two are under way", func() bool { running, _ := e.lanes.counts(); return running == 2 })
-	go func() { <-e.acceptClosed; close(release) }()
+	go func() { <-e.starting.Done(); close(release) }()
 	e.stop()
 	delivered, waiting := 0, 0
 	for _, id := range ids {
