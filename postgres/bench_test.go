@@ -20,15 +20,21 @@ import (
 // with a key and 1 KiB of payload, born leased, delivered at the first attempt,
 // settled, in batches. Beside the time of one event it reports, where /proc is
 // that of the server, the CPU of its sessions, and the WAL. Run it with
-// -benchtime=100000x or more, past a checkpoint.
+// -benchtime=100000x or more, past a checkpoint. Through a pooler every statement
+// is parsed and planned anew, which is a price for each batch, not for each event.
 func BenchmarkAcceptSettle(b *testing.B) {
 	for _, size := range []int{64, 256} {
-		b.Run(fmt.Sprintf("batch=%d", size), func(b *testing.B) { benchmarkAcceptSettle(b, size) })
+		b.Run(fmt.Sprintf("batch=%d", size), func(b *testing.B) {
+			db, _ := open(b)
+			benchmarkAcceptSettle(b, db, size)
+		})
+		b.Run(fmt.Sprintf("batch=%d/pooler", size), func(b *testing.B) {
+			benchmarkAcceptSettle(b, connectWith(b, throughPooler(b)), size)
+		})
 	}
 }
 
-func benchmarkAcceptSettle(b *testing.B, size int) {
-	db, _ := open(b)
+func benchmarkAcceptSettle(b *testing.B, db *DB, size int) {
 	days, err := strconv.Atoi(os.Getenv("BENCH_DAYS")) // more partitions, for their cost
 	if err == nil {
 		if err := db.MakePartitions(b.Context(), time.Now().AddDate(0, 0, -days), time.Now()); err != nil {
@@ -39,7 +45,9 @@ func benchmarkAcceptSettle(b *testing.B, size int) {
 	for range 20 { // plans and caches
 		w.batch(b)
 	}
-	w.pids = sessions(b, db)
+	if db.hot.local == "" { // a pooler's sessions come and go
+		w.pids = sessions(b, db)
+	}
 	w.accept, w.settle = 0, 0
 	wal := walBytes(b, db)
 	b.ResetTimer()

@@ -91,6 +91,36 @@ func TestNameOfALivingReplicaIsRefused(t *testing.T) {
 	verify(t, db)
 }
 
+// TestNameLostToAnotherReplica: a replica whose session was cut, and whose name
+// another one took in that moment, ends by itself and says why.
+func TestNameLostToAnotherReplica(t *testing.T) {
+	db := testdb.Postgres(t)
+	c := newCounter(t)
+	name := map[string]string{"POSTHASTE_REPLICA": "twin"}
+	first, second := newReplica(t, db, name), newReplica(t, db, name)
+	first.start()
+	first.endpoint(c.URL)
+	l := startLoad(t, 4, 1_000_000, first.url, second.url)
+	grow(t, l, 200)
+	second.launch()
+	const waits = `select count(*) from pg_locks where locktype = 'advisory' and database = (select oid from pg_database where datname = current_database()) and not granted`
+	eventually(t, 10*time.Second, "the second one asks for the name", func() bool { return count(t, db, waits) == 1 })
+	execute(t, db, `select pg_terminate_backend(pid) from pg_locks where locktype = 'advisory' and database = (select oid from pg_database where datname = current_database()) and granted`)
+	began := time.Now()
+	if status := first.exit(20 * time.Second); status != 1 {
+		t.Errorf("exit status %d of the one that lost its name, want 1", status)
+	}
+	t.Logf("it ended %.1f s after its session", time.Since(began).Seconds())
+	if n := first.logged(t, `another living replica is named`); n == 0 {
+		t.Error("it doesn't say why")
+	}
+	grow(t, l, 200) // the second one goes on
+	l.stop()
+	arrived(t, c, l.ids(), 20*time.Second, crashMaxInFlight+crashUnrecorded)
+	settledEverywhere(t, second, 20*time.Second)
+	verify(t, db)
+}
+
 // exit waits for the process to end by itself and returns its exit status, or -1 if
 // it doesn't.
 func (r *replica) exit(limit time.Duration) int {

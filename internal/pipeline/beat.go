@@ -127,7 +127,14 @@ func (p *Pipeline) register(ctx context.Context) error {
 	low, _ := p.ledger.lowWater(p.clock.Now())
 	got, err := p.store.Register(ctx, store.RegisterParams{Name: p.cfg.Replica, LowWater: low})
 	if err != nil {
-		return fmt.Errorf("register as a replica: %w", err)
+		err = fmt.Errorf("register as a replica: %w", err)
+		if errors.Is(err, store.ErrConflict) { // no waiting cures it
+			select {
+			case p.nameLost <- err:
+			default:
+			}
+		}
+		return err
 	}
 	p.clock.observe(got.Now, asked, time.Now())
 	old := p.epoch()
@@ -135,6 +142,11 @@ func (p *Pipeline) register(ctx context.Context) error {
 	p.metrics.Epochs.Inc()
 	p.log.InfoContext(ctx, "replica registered", "replica", p.cfg.Replica, "epoch", got.Epoch, "reclaimed", got.Reclaimed)
 	p.giveBack(p.lanes.recall(func(it *item) bool { return it.lease.Epoch != got.Epoch }), "new epoch")
+	p.metrics.Lost.WithLabelValues("register").Add(float64(got.Reclaimed))
+	for _, ep := range got.Endpoints {
+		p.agenda.note(ep, got.Now, got.Now)
+		p.waker.wake(ep)
+	}
 	if old != 0 || got.Reclaimed > 0 {
 		p.requestReconcile() // whoever emptied replicas may have emptied more
 	}

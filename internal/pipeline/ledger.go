@@ -90,6 +90,15 @@ func (l *ledger) lowWater(now time.Time) (posthaste.ID, []*entry) {
 	return l.minter.Mint(now), abandoned
 }
 
+// unresolved reports whether an id is not resolved yet, that of a commit given up
+// included: until the database can tell whether it happened, a beat has to come and ask.
+func (l *ledger) unresolved() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.compact()
+	return l.head < len(l.open)
+}
+
 // compact gives back the space before head once it is most of the slice.
 func (l *ledger) compact() {
 	for l.head < len(l.open) && l.open[l.head].holds <= 0 {

@@ -127,6 +127,7 @@ type Pipeline struct {
 	beating sync.Mutex
 
 	submissions   chan []*submission
+	nameLost      chan error    // why it can't go on: another replica has its name
 	acceptClosed  chan struct{} // closed when nothing is accepted any more
 	closeAccept   sync.Once
 	committerDone chan struct{} // closed when the accept committer has ended
@@ -157,7 +158,7 @@ func New(cfg Config) (*Pipeline, error) {
 		cfg: cfg, store: cfg.Store, sender: cfg.Sender, keyring: cfg.Keyring, log: cfg.Log, metrics: cfg.Metrics,
 		clock: clock{wall: cfg.Now},
 		waker: newWaker(), basket: newOutbasket(), life: newLife(), rest: newRest(),
-		submissions: make(chan []*submission, maxUncommitted), acceptClosed: make(chan struct{}), committerDone: make(chan struct{}),
+		submissions: make(chan []*submission, maxUncommitted), nameLost: make(chan error, 1), acceptClosed: make(chan struct{}), committerDone: make(chan struct{}),
 		reconcileSoon: make(chan struct{}, 1), nextExpiry: map[store.EndpointNo]time.Time{},
 	}
 	p.agenda = newAgenda(p.clock.Now)
@@ -218,7 +219,8 @@ func (p *Pipeline) running() error {
 
 // Run works until ctx ends, then shuts down within the grace: nothing is
 // accepted any more, attempts under way end and are recorded, and what was leased and not
-// started is given back. It returns an error only if it could not begin.
+// started is given back. It returns an error only if it could not begin, or if
+// another replica took its name.
 func (p *Pipeline) Run(ctx context.Context) error {
 	if err := p.begin(ctx); err != nil {
 		return err
@@ -245,7 +247,12 @@ func (p *Pipeline) Run(ctx context.Context) error {
 		loops.Go(func() { loop(work) })
 	}
 
-	<-ctx.Done()
+	var lost error
+	select {
+	case <-ctx.Done():
+	case lost = <-p.nameLost:
+		p.log.Error("another replica goes by this one's name", "replica", p.cfg.Replica, "err", lost)
+	}
 	p.log.Info("stopping", "grace", p.cfg.Grace)
 	graceTimer := time.AfterFunc(p.cfg.Grace, p.endGrace)
 	defer graceTimer.Stop()
@@ -263,7 +270,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	stopBeats()
 	beat.Wait()
 	p.retire()
-	return nil
+	return lost
 }
 
 // begin registers, waiting for the database until ctx ends. The rest of being

@@ -92,7 +92,7 @@ const wakePatience = 3 * time.Second
 // quiet reports whether there has been nothing to do for a while.
 func (p *Pipeline) quiet() bool {
 	return uptime()-time.Duration(p.rest.lastWork.Load()) > quietFor &&
-		p.load.uncommitted.Load() == 0 && p.load.unrecorded.Load() == 0 && !p.lanes.any() && p.agenda.idle()
+		!p.ledger.unresolved() && p.load.uncommitted.Load() == 0 && p.load.unrecorded.Load() == 0 && !p.lanes.any() && p.agenda.idle()
 }
 
 // beatOrRest is what the beat does each second: it renews a working replica, and
