@@ -82,7 +82,7 @@ func (p *Pipeline) commit(ctx context.Context, batch []*submission) {
 		if batch = p.outOfPatience(ctx, batch, fate, err); len(batch) == 0 {
 			return
 		}
-		batch = p.prepare(ctx, batch)
+		batch = p.prepare(ctx, batch, fate)
 		if len(batch) == 0 {
 			return
 		}
@@ -168,27 +168,21 @@ func (p *Pipeline) giveUp(batch []*submission, f fate, err error) {
 }
 
 // prepare matches each submission against the routing in memory, reserves room,
-// mints ids on the first run, and sorts the batch by key. Submissions that name
-// unknown endpoints are answered and left out.
-func (p *Pipeline) prepare(ctx context.Context, batch []*submission) []*submission {
+// mints ids on the first run, and sorts the batch by key. A submission that names
+// unknown endpoints, or whose tenant is deleted, is answered and left out, unless
+// an earlier run may have stored it: then that run's answer is what counts.
+func (p *Pipeline) prepare(ctx context.Context, batch []*submission, f fate) []*submission {
 	now := p.clock.Now()
 	keep := batch[:0]
 	for _, s := range batch {
 		p.unreserve(s)
-		routes, err := p.routing.ensure(ctx, s.Tenant.No)
-		if err != nil {
-			s.answer <- Result{Err: unavailable(err)}
-			continue
-		}
-		if !routes.deletedAt.IsZero() {
+		targets, err := p.targetsOf(ctx, s)
+		switch {
+		case err != nil && f == unknown:
+			targets = s.targets
+		case err != nil:
 			p.ledger.release(s.entry)
-			s.answer <- Result{Err: errTenantDeleted}
-			continue
-		}
-		targets, problems := routes.match(s.Event.Type, s.Endpoints)
-		if len(problems) > 0 {
-			p.ledger.release(s.entry)
-			s.answer <- Result{Err: posthaste.Invalid(problems)}
+			s.answer <- Result{Err: err}
 			continue
 		}
 		if s.entry == nil {
@@ -208,6 +202,19 @@ func (p *Pipeline) prepare(ctx context.Context, batch []*submission) []*submissi
 		return cmp.Or(cmp.Compare(a.Tenant.No, b.Tenant.No), bytes.Compare(a.key[:], b.key[:]), a.event.ID.Compare(b.event.ID))
 	})
 	return keep
+}
+
+// targetsOf returns the endpoints of a submission by the routing in memory.
+func (p *Pipeline) targetsOf(ctx context.Context, s *submission) ([]*endpoint, error) {
+	routes, err := p.routing.ensure(ctx, s.Tenant.No)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	if !routes.deletedAt.IsZero() {
+		return nil, errTenantDeleted
+	}
+	targets, problems := routes.match(s.Event.Type, s.Endpoints)
+	return targets, posthaste.Invalid(problems)
 }
 
 // reserve decides for each delivery whether it is born leased, which needs room
@@ -267,7 +274,9 @@ func (p *Pipeline) accepted(batch []*submission, params store.AcceptParams, got 
 			p.metrics.Accepted.WithLabelValues("stored").Inc()
 		case a.ID == s.event.ID: // an earlier run of this batch stored it
 			items = append(items, p.recovered(s, a)...)
-			p.noteBornDue(s, params.Events[i], params.Now)
+			for _, e := range s.targets { // that run's plan is not known: any of them may wait
+				p.noteDue(e)
+			}
 			p.metrics.Accepted.WithLabelValues("stored").Inc()
 		default:
 			p.unreserve(s)

@@ -26,6 +26,7 @@ type agenda struct {
 // readyWork is an endpoint with work that is due now.
 type readyWork struct {
 	floor     time.Time     // due_at of the last row claimed: where the next claim begins
+	again     bool          // noted anew since the last claim began: that claim may not have seen it
 	floorFrom time.Duration // uptime of the last claim from the start
 }
 
@@ -55,9 +56,11 @@ func (a *agenda) note(endpoint store.EndpointNo, at, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !at.After(now) {
-		if a.ready[endpoint] == nil {
+		if w := a.ready[endpoint]; w != nil {
+			w.again = true
+		} else {
 			a.ready[endpoint] = &readyWork{}
-			a.poke()
+			poke(a.changed)
 		}
 		return
 	}
@@ -67,18 +70,11 @@ func (a *agenda) note(endpoint store.EndpointNo, at, now time.Time) {
 		b = map[store.EndpointNo]struct{}{}
 		a.buckets[end] = b
 		if len(a.order) == 0 || end < a.order[0] {
-			a.poke()
+			poke(a.changed)
 		}
 		heap.Push(&a.order, end)
 	}
 	b[endpoint] = struct{}{}
-}
-
-func (a *agenda) poke() {
-	select {
-	case a.changed <- struct{}{}:
-	default:
-	}
 }
 
 // due moves what has become due to ready, and returns the ready endpoints and
@@ -117,6 +113,7 @@ func (a *agenda) from(endpoint store.EndpointNo) time.Time {
 	if w == nil {
 		return time.Time{}
 	}
+	w.again = false
 	if now := uptime(); now-w.floorFrom > floorEvery {
 		w.floorFrom, w.floor = now, time.Time{}
 	}
@@ -132,7 +129,7 @@ func (a *agenda) claimed(endpoint store.EndpointNo, last time.Time, began time.T
 	w := a.ready[endpoint]
 	switch {
 	case w == nil:
-	case exhausted && began.IsZero():
+	case exhausted && began.IsZero() && !w.again:
 		delete(a.ready, endpoint)
 	case exhausted:
 		w.floor, w.floorFrom = time.Time{}, uptime()
@@ -149,11 +146,13 @@ func (a *agenda) idle() bool {
 }
 
 // drop forgets that an endpoint is ready: it is closed, and whoever opens it
-// notes it again.
+// notes it again. Noted since from was called, it stays.
 func (a *agenda) drop(endpoint store.EndpointNo) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	delete(a.ready, endpoint)
+	if w := a.ready[endpoint]; w != nil && !w.again {
+		delete(a.ready, endpoint)
+	}
 }
 
 type int64Heap []int64

@@ -34,6 +34,7 @@ type verdict struct {
 	state  posthaste.State
 	reason posthaste.Reason // if dead
 	why    string           // if given back: the metric's label
+	wait   time.Duration    // if given back: until it is due again
 }
 
 // outcome is what a worker hands to the settle committer.
@@ -69,7 +70,7 @@ func (p *Pipeline) loadItem(ctx context.Context, it *item) (loaded, *verdict) {
 	l := loaded{item: it}
 	e, err := p.routing.endpoint(ctx, it.lease.Endpoint)
 	if err != nil {
-		return l, &verdict{why: "endpoint not loaded"}
+		return l, &verdict{why: "endpoint not loaded", wait: loadPause}
 	}
 	l.endpoint = e
 	if it.event != nil {
@@ -81,7 +82,7 @@ func (p *Pipeline) loadItem(ctx context.Context, it *item) (loaded, *verdict) {
 	events, err := p.store.Load(ctx, store.LoadParams{Events: []store.EventKey{key}, MaxBytes: 1})
 	switch {
 	case err != nil:
-		return l, &verdict{why: "event not loaded"}
+		return l, &verdict{why: "event not loaded", wait: loadPause}
 	case len(events) == 0: // past its retention: nothing is left to deliver
 		return l, &verdict{state: posthaste.StateDead, reason: posthaste.ReasonExpired}
 	}
@@ -89,7 +90,11 @@ func (p *Pipeline) loadItem(ctx context.Context, it *item) (loaded, *verdict) {
 	return l, nil
 }
 
-const loadTimeout = 5 * time.Second
+const (
+	loadTimeout = 5 * time.Second
+	// loadPause is how long work waits that could not be loaded: it must not spin.
+	loadPause = 5 * time.Second
+)
 
 // guard is the last look before the request is written: the beat is fresh, the
 // endpoint open and unchanged, the run not expired.
@@ -179,7 +184,7 @@ func (p *Pipeline) unstarted(it *item, v verdict) outcome {
 	out := store.Settlement{Lease: it.lease, State: v.state, Reason: v.reason, Failures: it.lease.Failures}
 	if v.state == posthaste.StatePending {
 		p.metrics.GivenBack.WithLabelValues(v.why).Inc()
-		out.DueAt = nextDue(p.clock.Now(), it.lease)
+		out.DueAt = nextDue(p.clock.Now().Add(v.wait), it.lease)
 	}
 	return outcome{item: it, settlement: out}
 }

@@ -153,55 +153,70 @@ func (p *Pipeline) register(ctx context.Context) error {
 	return nil
 }
 
+// lowWaterStep is how much of the id space the first look covers; each further
+// one covers twice as much. After a long attempt, or a sleep, the range is long.
+const lowWaterStep = 30 * time.Second
+
 // verifiedLowWater returns how far the low-water mark may be raised: below the
 // first unresolved id, over a range in which the database knows no lease of
 // ours that memory has forgotten.
 func (p *Pipeline) verifiedLowWater(ctx context.Context) (posthaste.ID, error) {
 	p.life.mu.Lock()
-	epoch, from := p.life.epoch, p.life.lowWater
+	epoch, low := p.life.epoch, p.life.lowWater
 	p.life.mu.Unlock()
 	candidate, abandoned := p.ledger.lowWater(p.clock.Now())
-	if candidate.Compare(from) <= 0 {
-		return from, nil
+	from := low
+	for step, end := lowWaterStep, uptime()+beatTimeout/4; low.Compare(candidate) < 0 && uptime() < end; step *= 2 {
+		to := candidate
+		if far := posthaste.FloorID(low.Time().Add(step)); far.Compare(candidate) < 0 {
+			to = far
+		}
+		owned, err := p.store.Owned(ctx, store.OwnedParams{Epoch: epoch, From: low, To: to})
+		if err != nil && low != from {
+			return low, nil //nolint:nilerr // the rest is for the next beat
+		}
+		if err != nil {
+			return low, err
+		}
+		owned = slices.DeleteFunc(owned, func(l store.Lease) bool { return p.lanes.holds(l.Delivery) })
+		strays, adopted := p.adopt(owned, abandoned, to)
+		if len(strays) > 0 {
+			return low, p.revokeStrays(ctx, epoch, strays, "low_water")
+		}
+		if adopted {
+			return low, nil // their entries hold the mark now
+		}
+		low = to
 	}
-	owned, err := p.store.Owned(ctx, store.OwnedParams{Epoch: epoch, From: from, To: candidate})
-	if err != nil {
-		return from, err
-	}
-	owned = slices.DeleteFunc(owned, func(l store.Lease) bool { return p.lanes.holds(l.Delivery) })
-	owned = p.adopt(owned, abandoned)
-	for _, e := range abandoned {
-		p.ledger.release(e)
-	}
-	if len(owned) == 0 {
-		return candidate, nil
-	}
-	if err := p.revokeStrays(ctx, epoch, owned, "low_water"); err != nil {
-		return from, err
-	}
-	return owned[0].Delivery.Event(), nil
+	return low, nil
 }
 
 // adopt takes over leases of events whose commit was given up and turns out to
-// have happened: they were never started, so they go to their lanes.
-func (p *Pipeline) adopt(owned []store.Lease, abandoned []*entry) (rest []store.Lease) {
+// have happened: they were never started, so they go to their lanes. The fate of
+// every abandoned entry below to is known then. What is left are strays.
+func (p *Pipeline) adopt(owned []store.Lease, abandoned []*entry, to posthaste.ID) (strays []store.Lease, adopted bool) {
 	byEvent := map[posthaste.ID]*entry{}
 	for _, e := range abandoned {
-		byEvent[e.id] = e
+		if e.id.Compare(to) < 0 {
+			byEvent[e.id] = e
+		}
 	}
 	var items []*item
 	for _, lease := range owned {
 		e := byEvent[lease.Delivery.Event()]
 		if e == nil || lease.Number != 1 {
-			rest = append(rest, lease)
+			strays = append(strays, lease)
 			continue
 		}
 		p.ledger.hold(e, 1)
 		p.lanes.force(lease.Endpoint, p.slotsOf(lease.Endpoint))
 		items = append(items, &item{lease: lease, entry: e})
 	}
+	for _, e := range byEvent {
+		p.ledger.resolve(e)
+	}
 	p.lanes.push(items)
-	return rest
+	return strays, len(items) > 0
 }
 
 // revokeStrays revokes leases that memory has not known for longer than a claim
@@ -221,26 +236,49 @@ func (p *Pipeline) revokeStrays(ctx context.Context, epoch store.Epoch, leases [
 		}
 	}
 	for id, since := range p.life.strays { // those that found their way
-		if now-since > 10*maxClaimTime {
+		if now-since > 3*maxClaimTime {
 			delete(p.life.strays, id)
 		}
 	}
 	p.life.mu.Unlock()
-	ids = slices.DeleteFunc(ids, p.lanes.holds)
+	return p.revokeForgotten(ctx, forgotten{epoch, ids, noticedBy})
+}
+
+// forgotten are leases that the database knows and memory doesn't.
+type forgotten struct {
+	epoch      store.Epoch
+	deliveries []posthaste.ID
+	noticedBy  string // low_water, audit, reconcile: the metric's label
+}
+
+// revokeForgotten revokes those of the leases that memory still doesn't know.
+// They are due then; the sweep looks for them.
+func (p *Pipeline) revokeForgotten(ctx context.Context, f forgotten) error {
+	ids := slices.DeleteFunc(f.deliveries, p.lanes.holds)
 	if len(ids) == 0 {
 		return nil
 	}
-	at := p.clock.Now()
-	n, err := p.store.Revoke(ctx, store.RevokeParams{Epoch: epoch, Deliveries: ids, Now: at})
+	n, err := p.store.Revoke(ctx, store.RevokeParams{Epoch: f.epoch, Deliveries: ids, Now: p.clock.Now()})
 	if err != nil {
 		return fmt.Errorf("revoke forgotten leases: %w", err)
 	}
-	p.metrics.Lost.WithLabelValues(noticedBy).Add(float64(n))
-	p.log.WarnContext(ctx, "found leases that memory had forgotten", "noticed_by", noticedBy, "revoked", n)
-	for _, l := range leases {
-		p.agenda.note(l.Endpoint, at, at)
-	}
+	p.metrics.Lost.WithLabelValues(f.noticedBy).Add(float64(n))
+	p.log.WarnContext(ctx, "found leases that memory had forgotten", "noticed_by", f.noticedBy, "revoked", n)
+	poke(p.lookSoon)
 	return nil
+}
+
+// hasStrays reports whether a lease was seen lately that memory didn't know.
+func (l *life) hasStrays() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := sinceBoot()
+	for _, since := range l.strays {
+		if now-since <= 3*maxClaimTime {
+			return true
+		}
+	}
+	return false
 }
 
 // awaitFresh waits until work of the epoch may start. False: it may never

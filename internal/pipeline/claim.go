@@ -31,6 +31,7 @@ func (p *Pipeline) want(ctx context.Context, ready []store.EndpointNo) ([]store.
 		if len(out) == claimEndpoints || total >= claimTotal {
 			break
 		}
+		from := p.agenda.from(no) // before the endpoint is judged: what is noted after it counts
 		e, err := p.routing.endpoint(ctx, no)
 		switch {
 		case err != nil:
@@ -49,28 +50,33 @@ func (p *Pipeline) want(ctx context.Context, ready []store.EndpointNo) ([]store.
 			continue // looked at again when room is freed
 		}
 		total += n
-		out = append(out, store.ClaimWant{Endpoint: no, Cap: n, From: p.agenda.from(no)})
+		out = append(out, store.ClaimWant{Endpoint: no, Cap: n, From: from})
 	}
 	return out, nil
 }
 
+// releaseWants gives back what a failed claim had reserved. Nobody is told: the
+// sweep, which would be, is who failed.
 func (p *Pipeline) releaseWants(wants []store.ClaimWant) {
 	for _, w := range wants {
-		p.lanes.unreserve(w.Endpoint, w.Cap)
+		p.lanes.release(w.Endpoint, w.Cap)
 	}
 }
 
 // claim leases due work of the wanted endpoints and hands it to their lanes.
 // Room for all of it is reserved.
 func (p *Pipeline) claim(ctx context.Context, wants []store.ClaimWant) error {
-	call, cancel := context.WithTimeout(ctx, claimTimeout)
-	got, err := p.store.Claim(call, store.ClaimParams{Epoch: p.epoch(), Now: p.clock.Now(), Want: wants, Tenants: p.routing.versions()})
+	// Not cut short by a shutdown: a claim may commit all the same, and nobody
+	// would know what it took.
+	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
+	got, err := p.store.Claim(call, store.ClaimParams{Epoch: p.epoch(), Now: p.clock.Now(), Want: wants, Tenants: p.routing.versionsOf(wants)})
 	cancel()
 	if err != nil {
 		p.releaseWants(wants)
 		if errors.Is(err, store.ErrFenced) {
 			return p.renew(ctx)
 		}
+		p.claimLost()
 		return err
 	}
 	if err := p.routing.refresh(ctx, got.Newer); err != nil {

@@ -30,7 +30,8 @@ func (p *Pipeline) CreateEndpoint(ctx context.Context, tenant store.TenantRow, e
 	if err != nil {
 		return row, err
 	}
-	return row, p.reload(ctx, tenant.No)
+	p.reload(ctx, tenant.No)
+	return row, nil
 }
 
 // PutEndpoint makes the endpoint of a uid as create says, or, where the tenant has
@@ -107,7 +108,8 @@ func (p *Pipeline) change(ctx context.Context, tenant store.TenantNo, id posthas
 		case err != nil:
 			return row, err
 		}
-		return row, p.reload(ctx, tenant)
+		p.reload(ctx, tenant)
+		return row, nil
 	}
 	return store.EndpointRow{}, errContended
 }
@@ -137,17 +139,20 @@ func (p *Pipeline) DeleteEndpoint(ctx context.Context, tenant store.TenantRow, i
 	if err != nil {
 		return err
 	}
-	return p.reload(ctx, tenant.No)
+	p.reload(ctx, tenant.No)
+	return nil
 }
 
-// reload puts a change of this replica in force here at once.
-func (p *Pipeline) reload(ctx context.Context, tenant store.TenantNo) error {
+// reload puts a change of this replica in force here at once. The change is
+// stored; if it can't be read back now, accepts and the heartbeat will.
+func (p *Pipeline) reload(ctx context.Context, tenant store.TenantNo) {
+	want := store.TenantVersion{Tenant: tenant, Version: -1}
 	if known := p.routing.of(tenant); known != nil {
-		_, err := p.routing.load(ctx, store.TenantVersion{Tenant: tenant, Version: known.version + 1})
-		return err
+		want.Version = known.version + 1
 	}
-	_, err := p.routing.ensure(ctx, tenant)
-	return err
+	if _, err := p.routing.load(ctx, want); err != nil {
+		p.log.WarnContext(ctx, "a change is stored, and not in force here yet", "err", err)
+	}
 }
 
 // prepareEndpoint makes what an attempt needs of a stored endpoint: secrets

@@ -31,7 +31,13 @@ type flaky struct {
 	accept atomic.Pointer[func(store.AcceptParams, store.Accepted, error) (store.Accepted, error)] // after
 	settle atomic.Pointer[func(store.SettleParams) error]                                          // before
 	beats  atomic.Int64
-	away   atomic.Bool // beats and everything below fail
+
+	claims     atomic.Int64
+	loseClaims atomic.Int64 // so many claims take effect and their answer is lost
+	failClaims atomic.Bool
+	duringLook atomic.Pointer[func()] // called with each look at the due table
+
+	away atomic.Bool // beats and everything below fail
 }
 
 func (f *flaky) Accept(ctx context.Context, p store.AcceptParams) (store.Accepted, error) {
@@ -49,6 +55,26 @@ func (f *flaky) Settle(ctx context.Context, p store.SettleParams) (store.Settled
 		}
 	}
 	return f.Store.Settle(ctx, p)
+}
+
+func (f *flaky) Claim(ctx context.Context, p store.ClaimParams) (store.Claimed, error) {
+	f.claims.Add(1)
+	if f.failClaims.Load() {
+		return store.Claimed{}, store.ErrUnavailable
+	}
+	got, err := f.Store.Claim(ctx, p)
+	if err == nil && len(got.Leases) > 0 && f.loseClaims.Add(-1) >= 0 {
+		return store.Claimed{}, store.ErrUnavailable
+	}
+	return got, err
+}
+
+func (f *flaky) DueEndpoints(ctx context.Context) ([]store.EndpointDue, error) {
+	got, err := f.Store.DueEndpoints(ctx)
+	if during := f.duringLook.Load(); during != nil {
+		(*during)()
+	}
+	return got, err
 }
 
 func (f *flaky) Beat(ctx context.Context, p store.BeatParams) (store.Beat, error) {

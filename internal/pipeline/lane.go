@@ -138,13 +138,20 @@ func (ls *lanes) force(endpoint store.EndpointNo, slots int) {
 
 // unreserve gives back room that was reserved and not used.
 func (ls *lanes) unreserve(endpoint store.EndpointNo, n int) {
+	if n > 0 {
+		ls.release(endpoint, n)
+		poke(ls.freed)
+	}
+}
+
+// release is unreserve without a word to those who wait for room.
+func (ls *lanes) release(endpoint store.EndpointNo, n int) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	if l := ls.byNo[endpoint]; l != nil && n > 0 {
+	if l := ls.byNo[endpoint]; l != nil {
 		l.room -= n
 		ls.room -= n
 		ls.sweep(l)
-		ls.pokeFreed()
 	}
 }
 
@@ -273,14 +280,7 @@ func (ls *lanes) settled(items []*item) {
 		}
 		ls.sweep(it.lane)
 	}
-	ls.pokeFreed()
-}
-
-func (ls *lanes) pokeFreed() {
-	select {
-	case ls.freed <- struct{}{}:
-	default:
-	}
+	poke(ls.freed)
 }
 
 // sweep forgets a lane that has nothing.
@@ -297,8 +297,7 @@ func (ls *lanes) holds(delivery posthaste.ID) bool {
 	return ls.held[delivery] != nil
 }
 
-// recall takes back all waiting items that the test picks. With stop, nothing
-// starts any more.
+// recall takes back all waiting items that the test picks.
 func (ls *lanes) recall(pick func(*item) bool) (items []*item) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

@@ -61,9 +61,18 @@ func (l *ledger) abandon(e *entry) {
 	e.abandonedAt = sinceBoot()
 }
 
+// resolve ends the abandonment of an entry whose fate is known: from now on only
+// what was adopted of it holds it.
+func (l *ledger) resolve(e *entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e.abandonedAt = 0
+	e.holds--
+}
+
 // abandonAfter is how long after it was given up a commit may still take
-// effect: longer than any statement may run.
-const abandonAfter = 15 * time.Second
+// effect: longer than any statement may run (the drivers end one after 15 s).
+const abandonAfter = 20 * time.Second
 
 // lowWater returns the lowest id that is not resolved, or, if all are, one that
 // is above every id minted so far, and the abandoned entries below it whose

@@ -163,7 +163,9 @@ func (r *routing) load(ctx context.Context, want store.TenantVersion) (*routes, 
 	} else {
 		next.version = -1
 	}
-	news, err := r.store.Routing(ctx, want.Tenant, next.version)
+	call, cancel := context.WithTimeout(ctx, routingTimeout)
+	defer cancel()
+	news, err := r.store.Routing(call, want.Tenant, next.version)
 	if err != nil {
 		return nil, fmt.Errorf("load the endpoints of tenant %d: %w", want.Tenant, err)
 	}
@@ -196,6 +198,9 @@ func (r *routing) load(ctx context.Context, want store.TenantVersion) (*routes, 
 	return next, nil
 }
 
+// routingTimeout bounds a load, which others wait for.
+const routingTimeout = 5 * time.Second
+
 // refresh loads every tenant that is said to have moved on.
 func (r *routing) refresh(ctx context.Context, newer []store.TenantVersion) error {
 	for _, v := range newer {
@@ -219,6 +224,9 @@ func (r *routing) endpoint(ctx context.Context, no store.EndpointNo) (*endpoint,
 		return nil, err
 	}
 	known, err := r.ensure(ctx, row.Tenant)
+	if err == nil && known.byNo[no] == nil { // younger than the snapshot
+		known, err = r.load(ctx, store.TenantVersion{Tenant: row.Tenant, Version: known.version + 1})
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -230,6 +238,27 @@ func (r *routing) current(no store.EndpointNo) *endpoint {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.byNo[no]
+}
+
+// versionsOf returns the versions in memory of the tenants of these endpoints,
+// for a claim to compare.
+func (r *routing) versionsOf(wants []store.ClaimWant) []store.TenantVersion {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	var out []store.TenantVersion
+	seen := map[store.TenantNo]bool{}
+	for _, w := range wants {
+		e := r.byNo[w.Endpoint]
+		if e == nil || seen[e.row.Tenant] {
+			continue
+		}
+		seen[e.row.Tenant] = true
+		if t := r.tenants[e.row.Tenant]; t != nil {
+			out = append(out, store.TenantVersion{Tenant: e.row.Tenant, Version: t.version})
+		}
+	}
+	slices.SortFunc(out, func(a, b store.TenantVersion) int { return int(a.Tenant) - int(b.Tenant) })
+	return out
 }
 
 // versions returns the versions in memory, for a heartbeat to compare: of the

@@ -14,7 +14,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/posthaste-dev/posthaste"
@@ -132,8 +134,13 @@ type Pipeline struct {
 	closeAccept   sync.Once
 	committerDone chan struct{} // closed when the accept committer has ended
 	reconcileSoon chan struct{}
+	auditSoon     chan struct{}
+	lookSoon      chan struct{}
+	graceEnds     atomic.Int64 // uptime at which Run has to return; 0 while nobody stops it
+	claimsLost    atomic.Int64 // claims whose answer did not come, since the last audit began
 	looking       sync.Mutex
-	nextExpiry    map[store.EndpointNo]time.Time // under looking: when a closed endpoint is walked next
+	nextExpiry    map[store.EndpointNo]time.Time    // under looking: when a closed endpoint is walked next
+	expiryAfter   map[store.EndpointNo]store.DueKey // under looking: where a walk that was too long goes on
 
 	starting     context.Context //nolint:containedctx // ends when no attempt may start any more
 	stopStarting context.CancelFunc
@@ -159,7 +166,7 @@ func New(cfg Config) (*Pipeline, error) {
 		clock: clock{wall: cfg.Now},
 		waker: newWaker(), basket: newOutbasket(), life: newLife(), rest: newRest(),
 		submissions: make(chan []*submission, maxUncommitted), nameLost: make(chan error, 1), acceptClosed: make(chan struct{}), committerDone: make(chan struct{}),
-		reconcileSoon: make(chan struct{}, 1), nextExpiry: map[store.EndpointNo]time.Time{},
+		reconcileSoon: make(chan struct{}, 1), auditSoon: make(chan struct{}, 1), lookSoon: make(chan struct{}, 1), nextExpiry: map[store.EndpointNo]time.Time{}, expiryAfter: map[store.EndpointNo]store.DueKey{},
 	}
 	p.agenda = newAgenda(p.clock.Now)
 	p.routing = newRouting(cfg.Store, p.prepareEndpoint)
@@ -254,6 +261,8 @@ func (p *Pipeline) Run(ctx context.Context) error {
 		p.log.Error("another replica goes by this one's name", "replica", p.cfg.Replica, "err", lost)
 	}
 	p.log.Info("stopping", "grace", p.cfg.Grace)
+	graceEnds := uptime() + p.cfg.Grace
+	p.graceEnds.Store(int64(graceEnds))
 	graceTimer := time.AfterFunc(p.cfg.Grace, p.endGrace)
 	defer graceTimer.Stop()
 	p.closeAccept.Do(func() { close(p.acceptClosed) })
@@ -263,12 +272,12 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	close(p.committerDone)
 	stopWork()
 	loops.Wait()
-	p.drainAttempts()
+	p.drainAttempts(graceEnds - settleMargin)
 	stopSettle()
 	<-p.basket.done
-	p.tasks.Wait()
 	stopBeats()
 	beat.Wait()
+	p.tasks.Wait()
 	p.retire()
 	return lost
 }
@@ -311,8 +320,8 @@ func (p *Pipeline) drainSubmissions() {
 const settleMargin = 3 * time.Second
 
 // drainAttempts lets nothing start, gives back what waits, and lets what is
-// under way end; what has not ended near the end of the grace is cut short.
-func (p *Pipeline) drainAttempts() {
+// under way end; what has not ended at the given uptime is cut short.
+func (p *Pipeline) drainAttempts(until time.Duration) {
 	p.lanes.stop()
 	p.stopStarting()
 	p.giveBack(p.lanes.recall(func(*item) bool { return true }), "shutdown")
@@ -321,7 +330,7 @@ func (p *Pipeline) drainAttempts() {
 		p.lanes.workers.Wait()
 		close(ended)
 	}()
-	patience := time.NewTimer(max(p.cfg.Grace-settleMargin, p.cfg.Grace/2))
+	patience := time.NewTimer(max(until-uptime(), p.cfg.Grace/10))
 	defer patience.Stop()
 	select {
 	case <-ended:
@@ -331,27 +340,70 @@ func (p *Pipeline) drainAttempts() {
 	}
 }
 
-// retire revokes what is still ours (attempts that were cut short) and deletes
+// retire revokes what is still ours (attempts that were cut short, and what
+// memory never learned of), tells the other replicas what waits, and deletes
 // the replica's row last.
 func (p *Pipeline) retire() {
 	ctx, cancel := context.WithTimeout(context.Background(), settleMargin)
 	defer cancel()
 	epoch := p.epoch()
-	if cut := p.lanes.remaining(); len(cut) > 0 {
-		n, err := p.store.Revoke(ctx, store.RevokeParams{Epoch: epoch, Deliveries: cut, Now: p.clock.Now()})
+	left, err := p.leftBehind(ctx, epoch)
+	if err == nil && len(left) > 0 {
+		var n int
+		n, err = p.store.Revoke(ctx, store.RevokeParams{Epoch: epoch, Deliveries: left, Now: p.clock.Now()})
 		p.metrics.Lost.WithLabelValues("shutdown").Add(float64(n))
 		p.log.Warn("attempts were cut short by the end of the grace", "attempts", n, "err", err)
 	}
-	if err := p.store.Retire(ctx, epoch); err != nil {
+	if due := p.waker.take(); err == nil && len(due) > 0 {
+		err = p.store.Wake(ctx, due)
+	}
+	if err := errors.Join(err, p.store.Retire(ctx, epoch)); err != nil {
 		p.log.Warn("the replica's row stays, for another replica to reclaim", "epoch", epoch, "err", err)
 		return
 	}
 	p.log.Info("stopped", "epoch", epoch)
 }
 
+// leftBehind lists what the epoch still owns in the database.
+func (p *Pipeline) leftBehind(ctx context.Context, epoch store.Epoch) ([]posthaste.ID, error) {
+	p.life.mu.Lock()
+	from := p.life.lowWater
+	p.life.mu.Unlock()
+	owned, err := p.store.Owned(ctx, store.OwnedParams{Epoch: epoch, From: from, To: p.ids.Mint(p.clock.Now().Add(time.Minute))})
+	if err != nil {
+		return nil, err
+	}
+	ids := p.lanes.remaining()
+	for _, l := range owned {
+		ids = append(ids, l.Delivery)
+	}
+	claimed, err := p.unknownDue(ctx, epoch)
+	for _, k := range claimed {
+		ids = append(ids, k.Delivery)
+	}
+	slices.SortFunc(ids, posthaste.ID.Compare)
+	return slices.Compact(ids), err
+}
+
 // pastGrace reports whether a shutdown has used up its time.
 func (p *Pipeline) pastGrace(ctx context.Context) bool {
 	return ctx.Err() != nil && p.graceOver.Err() != nil
+}
+
+// withinGrace bounds a call that has to end with the grace once the engine stops.
+func (p *Pipeline) withinGrace(ctx context.Context, longest time.Duration) (context.Context, context.CancelFunc) {
+	if ends := time.Duration(p.graceEnds.Load()); ends != 0 {
+		longest = max(min(longest, ends-uptime()), 100*time.Millisecond)
+	}
+	return context.WithTimeout(context.WithoutCancel(ctx), longest)
+}
+
+// poke leaves a token for whoever waits on c, unless one lies there.
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
 }
 
 // pause waits, or returns early when ctx ends.

@@ -14,7 +14,7 @@ import (
 // and nothing due it issues no statement until a request comes, the next due
 // time, a hint of another replica, or the idle sweep.
 //
-// A replica is in one of three moods:
+// A replica is in one of three moods, and shortly in a fourth on its way to the first:
 //
 //	working   beats every second, busy: it may lease
 //	watching  beats every second, not busy: another replica is busy, and may have
@@ -36,7 +36,10 @@ const quietFor = 3 * time.Second
 type rest struct {
 	mood     atomic.Int32
 	lastWork atomic.Int64 // uptime
+	hints    atomic.Int64 // words of other replicas that they work
 	turn     sync.Mutex   // one change of mood at a time
+	failedAt atomic.Int64 // uptime when waking failed last; failure says why
+	failure  error        // under turn
 	woken    chan struct{}
 }
 
@@ -55,24 +58,41 @@ func (p *Pipeline) awake(ctx context.Context) error {
 	if p.rest.is(working) {
 		return nil
 	}
+	if err := p.wakeUp(ctx, uptime()); err != nil {
+		return err
+	}
+	if p.waker.alone.Load() {
+		return nil
+	}
+	if err := p.store.Wake(ctx, nil); err != nil {
+		p.log.DebugContext(ctx, "tell the other replicas of work", "err", err) // they look when they wake; until then nobody watches us
+	}
+	return nil
+}
+
+// wakeUp beats for the first time after a rest. Those who have waited for it
+// since before it failed share the failure: the next one tries anew.
+func (p *Pipeline) wakeUp(ctx context.Context, asked time.Duration) error {
 	p.rest.turn.Lock()
 	defer p.rest.turn.Unlock()
 	was := mood(p.rest.mood.Load())
 	if was == working {
 		return nil
 	}
+	if time.Duration(p.rest.failedAt.Load()) > asked {
+		return p.rest.failure
+	}
 	p.rest.mood.Store(int32(waking))
 	if err := p.firstBeat(ctx); err != nil {
 		p.rest.mood.Store(int32(was))
+		if ctx.Err() == nil { // else it failed for this caller alone
+			p.rest.failure = err
+			p.rest.failedAt.Store(int64(uptime()))
+		}
 		return err
 	}
 	p.rest.mood.Store(int32(working))
 	poke(p.rest.woken)
-	if !p.waker.alone.Load() {
-		if err := p.store.Wake(ctx, nil); err != nil {
-			p.log.DebugContext(ctx, "tell the other replicas of work", "err", err) // they look when they wake; until then nobody watches us
-		}
-	}
 	return nil
 }
 
@@ -92,7 +112,7 @@ const wakePatience = 3 * time.Second
 // quiet reports whether there has been nothing to do for a while.
 func (p *Pipeline) quiet() bool {
 	return uptime()-time.Duration(p.rest.lastWork.Load()) > quietFor &&
-		!p.ledger.unresolved() && p.load.uncommitted.Load() == 0 && p.load.unrecorded.Load() == 0 && !p.lanes.any() && p.agenda.idle()
+		!p.ledger.unresolved() && p.claimsLost.Load() == 0 && !p.life.hasStrays() && p.load.uncommitted.Load() == 0 && p.load.unrecorded.Load() == 0 && !p.lanes.any() && p.agenda.idle()
 }
 
 // beatOrRest is what the beat does each second: it renews a working replica, and
@@ -101,28 +121,43 @@ func (p *Pipeline) beatOrRest(ctx context.Context) error {
 	if !p.quiet() {
 		return p.renewWorking(ctx)
 	}
-	p.rest.turn.Lock()
-	defer p.rest.turn.Unlock()
-	was := mood(p.rest.mood.Swap(int32(watching)))
-	if !p.quiet() { // something came between the look and the swap
-		p.rest.mood.Store(int32(was))
-		return p.renewWorking(ctx)
-	}
-	if err := p.renew(ctx); err != nil {
-		p.rest.mood.Store(int32(was))
+	hints := p.rest.hints.Load() // before the others are looked at
+	if settled, err := p.settleDown(ctx); err != nil || !settled || p.othersBusy() {
 		return err
-	}
-	if p.othersBusy() {
-		return nil
 	}
 	// The last look before sleeping: whatever is due later is on the agenda then.
 	// What another replica makes due from now on, it tells us, or works on itself.
-	if err := p.look(ctx); err != nil || !p.quiet() {
+	if err := p.look(ctx); err != nil {
 		return err
 	}
-	p.rest.mood.Store(int32(asleep))
+	p.rest.turn.Lock()
+	defer p.rest.turn.Unlock()
+	if !p.quiet() || !p.rest.mood.CompareAndSwap(int32(watching), int32(asleep)) {
+		return nil
+	}
+	if p.rest.hints.Load() != hints { // said while we fell asleep
+		p.watch()
+		return nil
+	}
 	p.log.DebugContext(ctx, "nothing to do: leaving the database asleep")
 	return nil
+}
+
+// settleDown beats as one that watches. False: work came between.
+func (p *Pipeline) settleDown(ctx context.Context) (bool, error) {
+	p.rest.turn.Lock()
+	was := mood(p.rest.mood.Swap(int32(watching)))
+	if !p.quiet() { // something came between the look and the swap
+		p.rest.mood.Store(int32(was))
+		p.rest.turn.Unlock()
+		return false, p.renewWorking(ctx)
+	}
+	defer p.rest.turn.Unlock()
+	if err := p.renew(ctx); err != nil {
+		p.rest.mood.Store(int32(was))
+		return false, err
+	}
+	return true, nil
 }
 
 // renewWorking beats for a replica that works; one that was resting begins to.
@@ -133,8 +168,8 @@ func (p *Pipeline) renewWorking(ctx context.Context) error {
 	return p.awake(ctx)
 }
 
-// othersBusy reports whether another replica was busy at the last look, and has
-// not been silent for so long that nobody can be expected to be there.
+// othersBusy reports whether another replica was busy at the last look. One that
+// is dead stays so until it is reclaimed, for which somebody has to watch.
 func (p *Pipeline) othersBusy() bool {
 	p.life.mu.Lock()
 	defer p.life.mu.Unlock()
@@ -148,6 +183,7 @@ func (p *Pipeline) othersBusy() bool {
 
 // watch makes a sleeping replica look around: another one has begun to work.
 func (p *Pipeline) watch() {
+	p.rest.hints.Add(1)
 	if p.rest.mood.CompareAndSwap(int32(asleep), int32(watching)) {
 		poke(p.rest.woken)
 	}

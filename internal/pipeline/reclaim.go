@@ -27,6 +27,7 @@ type sighting struct {
 	since  time.Duration // sinceBoot when this beat was first read
 	reads  int
 	busy   bool
+	tried  time.Duration // sinceBoot when a reclaim was tried last
 }
 
 // lookAround notes the beats of the other replicas, decides who leads, and
@@ -52,10 +53,16 @@ func (p *Pipeline) lookAround(ctx context.Context, replicas []store.Replica) {
 		quiet := now-s.since >= silence && s.reads >= sightings
 		if quiet && r.Busy && l.unbroken != 0 && now-l.unbroken >= silence {
 			silent = append(silent, r)
-			s.since = now // if this try fails, the next one comes after another silence
 		}
 		if !r.Busy && at.Sub(r.BeatAt) > forgetAfter {
 			silent = append(silent, r) // it went while asleep, and holds nothing
+		}
+		if n := len(silent); n > 0 && silent[n-1].Epoch == r.Epoch {
+			if s.tried != 0 && now-s.tried < silence { // a try that failed is repeated after another silence
+				silent = silent[:n-1]
+			} else {
+				s.tried = now
+			}
 		}
 		if r.Epoch < l.epoch && now-s.since < silence {
 			leader = false
@@ -77,7 +84,7 @@ func (p *Pipeline) lookAround(ctx context.Context, replicas []store.Replica) {
 // reclaim takes over what a silent replica held: each attempt number is
 // recorded as lost, and the deliveries are due.
 func (p *Pipeline) reclaim(ctx context.Context, dead store.Replica) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	ctx, cancel := p.withinGrace(ctx, 30*time.Second)
 	defer cancel()
 	now := p.clock.Now()
 	got, err := p.store.Reclaim(ctx, store.ReclaimParams{Dead: dead.Epoch, SeenBeatAt: dead.BeatAt, Now: now})

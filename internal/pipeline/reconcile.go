@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/posthaste-dev/posthaste"
@@ -51,7 +52,7 @@ func (p *Pipeline) reconcile(ctx context.Context) error {
 	if repaired > 0 || dead > 0 {
 		p.log.WarnContext(ctx, "reconciled", "repaired", repaired, "dead_rows", dead, "took", time.Since(began))
 	}
-	return p.revokeForgotten(ctx, mine)
+	return p.revokeMine(ctx, mine)
 }
 
 // repair repairs what no living replica owns, and notes in mine what this
@@ -85,44 +86,54 @@ func (p *Pipeline) repair(ctx context.Context, found []store.StrandedDelivery, m
 	return n, nil
 }
 
-// revokeForgotten revokes leases of ours that memory still doesn't know after
-// longer than a claim takes.
-func (p *Pipeline) revokeForgotten(ctx context.Context, mine map[store.Epoch][]posthaste.ID) error {
-	for epoch, ids := range mine {
+// revokeMine revokes leases of ours that memory still doesn't know after longer
+// than a claim takes.
+func (p *Pipeline) revokeMine(ctx context.Context, mine map[store.Epoch][]posthaste.ID) error {
+	if len(mine) > 0 {
 		p.pause(ctx, maxClaimTime)
-		var gone []posthaste.ID
-		for _, id := range ids {
-			if !p.lanes.holds(id) {
-				gone = append(gone, id)
-			}
+	}
+	for epoch, ids := range mine {
+		if err := p.revokeForgotten(ctx, forgotten{epoch, ids, "reconcile"}); err != nil {
+			return err
 		}
-		if len(gone) == 0 {
-			continue
-		}
-		n, err := p.store.Revoke(ctx, store.RevokeParams{Epoch: epoch, Deliveries: gone, Now: p.clock.Now()})
-		if err != nil {
-			return fmt.Errorf("revoke forgotten leases: %w", err)
-		}
-		p.metrics.Lost.WithLabelValues("reconcile").Add(float64(n))
 	}
 	return nil
 }
 
-// runAudit compares, once a minute, the due rows that are ours in the database with
-// what memory knows: a claim whose answer was lost leaves rows that nobody works on.
+// claimLost notes a claim whose answer did not come: it may have taken rows that
+// nobody works on. Until an audit has looked, there is no rest.
+func (p *Pipeline) claimLost() {
+	p.claimsLost.Add(1)
+	poke(p.auditSoon)
+}
+
+// runAudit compares the due rows that are ours in the database with what memory
+// knows, once a minute and after a claim whose answer was lost.
 func (p *Pipeline) runAudit(ctx context.Context) {
 	tick := time.NewTicker(time.Minute)
 	defer tick.Stop()
 	for {
 		select {
+		case <-p.auditSoon:
+			p.pause(ctx, maxClaimTime) // the statement may still be under way
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
+		lost := p.claimsLost.Load()
 		if p.rest.is(asleep) {
 			continue // nothing is claimed
 		}
-		if err := p.audit(ctx); err != nil && ctx.Err() == nil {
+		err := p.audit(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			p.claimsLost.Add(-lost)
+		case lost > 0:
+			poke(p.auditSoon)
+		}
+		if err != nil {
 			p.log.WarnContext(ctx, "audit of claimed work interrupted", "err", err)
 		}
 	}
@@ -130,20 +141,22 @@ func (p *Pipeline) runAudit(ctx context.Context) {
 
 func (p *Pipeline) audit(ctx context.Context) error {
 	epoch := p.epoch()
-	unknown, err := p.unknownDue(ctx, epoch)
-	if err != nil || len(unknown) == 0 {
+	first, err := p.unknownDue(ctx, epoch)
+	if err != nil || len(first) == 0 {
 		return err
 	}
-	p.pause(ctx, maxClaimTime+time.Second)
-	leases := make([]store.Lease, 0, len(unknown))
-	for _, k := range unknown {
-		leases = append(leases, store.Lease{Delivery: k.Delivery, Endpoint: k.Endpoint})
-	}
-	if err := p.revokeStrays(ctx, epoch, leases, "audit"); err != nil { // notes them
+	p.pause(ctx, maxClaimTime) // the answer to a claim may still be under way
+	again, err := p.unknownDue(ctx, epoch)
+	if err != nil {
 		return err
 	}
-	p.pause(ctx, maxClaimTime+time.Second)
-	return p.revokeStrays(ctx, epoch, leases, "audit") // revokes those that are still strays
+	var ids []posthaste.ID
+	for _, k := range again {
+		if slices.Contains(first, k) {
+			ids = append(ids, k.Delivery)
+		}
+	}
+	return p.revokeForgotten(ctx, forgotten{epoch, ids, "audit"})
 }
 
 // unknownDue lists the due rows of the epoch that memory does not know.

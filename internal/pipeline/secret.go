@@ -56,7 +56,8 @@ func (p *Pipeline) RotateSecret(
 		case err != nil:
 			return row, err
 		}
-		return row, p.reload(ctx, tenant.No)
+		p.reload(ctx, tenant.No)
+		return row, nil
 	}
 	return store.EndpointRow{}, errContended
 }

@@ -47,13 +47,6 @@ func (p *Pipeline) settle(o outcome) {
 	}
 }
 
-func poke(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
 func (b *outbasket) take() []outcome {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -101,12 +94,16 @@ func (p *Pipeline) runSettle(ctx context.Context) {
 // refuses is halved until the outcome that it refuses stands alone.
 func (p *Pipeline) record(ctx context.Context, batch []outcome) {
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		if p.pastGrace(ctx) {
+			p.log.ErrorContext(ctx, "settle: gave up at shutdown; the attempts will be repeated", "outcomes", len(batch))
+			return
+		}
 		params := store.SettleParams{Now: p.clock.Now(), Settlements: make([]store.Settlement, len(batch))}
 		for i, o := range batch {
 			params.Settlements[i] = o.settlement
 		}
 		began := time.Now()
-		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+		call, cancel := p.withinGrace(ctx, settleTimeout)
 		got, err := p.store.Settle(call, params)
 		cancel()
 		switch {
@@ -126,10 +123,6 @@ func (p *Pipeline) record(ctx context.Context, batch []outcome) {
 			return
 		}
 		p.log.WarnContext(ctx, "settle: the outcomes wait", "outcomes", len(batch), "err", err)
-		if p.pastGrace(ctx) {
-			p.log.ErrorContext(ctx, "settle: gave up at shutdown; the attempts will be repeated", "outcomes", len(batch))
-			return
-		}
 		p.pause(context.WithoutCancel(ctx), wait)
 	}
 }
@@ -144,7 +137,7 @@ func (p *Pipeline) recordStripped(ctx context.Context, o outcome, cause error) {
 		a.Error, a.ResponseHeaders, a.ResponseBody = "unrecordable: "+cause.Error(), nil, nil
 		stripped.Attempt = &a
 	}
-	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	call, cancel := p.withinGrace(ctx, settleTimeout)
 	defer cancel()
 	got, err := p.store.Settle(call, store.SettleParams{Now: p.clock.Now(), Settlements: []store.Settlement{stripped}})
 	result := "stripped"
@@ -168,12 +161,15 @@ func (p *Pipeline) recorded(ctx context.Context, batch []outcome, got store.Sett
 		p.ledger.release(o.item.entry)
 		s := o.settlement
 		o.moved = got.Moved[i]
-		if o.moved && s.State == posthaste.StatePending {
+		if s.State == posthaste.StatePending { // moved now, or by a run of this whose answer was lost
 			p.agenda.note(s.Lease.Endpoint, s.DueAt, now)
+			if s.Attempt == nil {
+				p.waker.wake(s.Lease.Endpoint) // perhaps somebody else has room
+			}
 		}
 		p.observe(ctx, o)
 		if s.Reason == posthaste.ReasonGone && o.endpoint != nil {
-			p.tasks.Go(func() { p.disableGone(context.WithoutCancel(ctx), o.endpoint) })
+			p.tasks.Go(func() { p.disableGone(p.graceOver, o.endpoint) })
 		}
 	}
 	p.load.unrecorded.Add(-int64(len(batch)))

@@ -36,6 +36,8 @@ func (p *Pipeline) runSweep(ctx context.Context) {
 		case <-timer.C:
 		case <-p.agenda.changed:
 		case <-p.lanes.freed:
+		case <-p.lookSoon:
+			p.lookOrLog(ctx)
 		case <-look.C:
 			if p.isLeader() && !p.rest.is(asleep) {
 				p.lookOrLog(ctx)
@@ -69,13 +71,14 @@ func (p *Pipeline) sweep(ctx context.Context) time.Duration {
 				return time.Second
 			}
 		}
-		switch {
-		case !next.IsZero():
-			return min(farAhead, max(time.Millisecond, next.Sub(p.clock.Now())))
-		case len(ready) > 0:
-			return time.Second // full lanes, or no fresh beat: freed room wakes us sooner
+		wait := farAhead
+		if !next.IsZero() {
+			wait = min(wait, max(time.Millisecond, next.Sub(p.clock.Now())))
 		}
-		return farAhead
+		if len(ready) > 0 {
+			wait = min(wait, time.Second) // full lanes, or no fresh beat: freed room wakes us sooner
+		}
+		return wait
 	}
 	return farAhead
 }
@@ -116,8 +119,12 @@ func (p *Pipeline) look(ctx context.Context) error {
 			return err
 		case e == nil || e.deleted():
 			p.endDeleted(call, d.Endpoint)
-		case e.open():
+		case e.open() && p.cfg.Roles.Deliver:
 			p.agenda.note(d.Endpoint, d.NextAt, now)
+		case e.open():
+			if d.NextAt.Before(now.Add(lookEvery)) { // for those who deliver: they may have missed it
+				p.waker.wake(d.Endpoint)
+			}
 		default:
 			p.endExpired(call, d.Endpoint, now)
 		}
@@ -156,11 +163,14 @@ func (p *Pipeline) endExpired(ctx context.Context, no store.EndpointNo, now time
 	if until, ok := p.nextExpiry[no]; ok && now.Before(until) {
 		return
 	}
-	var after store.DueKey
+	after := p.expiryAfter[no]
 	var earliest time.Time
-	for range 100 { // 100,000 rows a look at most; the next look begins anew
+	for range 100 { // 100,000 rows a look at most; the next look goes on
 		got, err := p.store.EndExpired(ctx, store.EndExpiredParams{Endpoint: no, After: after, Now: now, Limit: endStep})
 		if err != nil {
+			if ctx.Err() == nil {
+				p.log.WarnContext(ctx, "end expired deliveries of a closed endpoint", "err", err)
+			}
 			return
 		}
 		p.metrics.Finished.WithLabelValues(posthaste.StateDead.String(), posthaste.ReasonExpired.String()).Add(float64(got.Ended))
@@ -169,12 +179,14 @@ func (p *Pipeline) endExpired(ctx context.Context, no store.EndpointNo, now time
 		}
 		if after = got.Next; after == (store.DueKey{}) {
 			// New rows have a later end than old ones, except after a change of the deadline.
+			delete(p.expiryAfter, no)
 			p.nextExpiry[no] = minTime(earliest, now.Add(time.Minute))
 			if !earliest.IsZero() {
 				p.agenda.note(no, earliest, now) // so that an engine with nothing else to do wakes for it
 			}
 			return
 		}
+		p.expiryAfter[no] = after
 	}
 }
 
@@ -252,6 +264,9 @@ func (p *Pipeline) runListen(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := p.store.Listen(ctx, func(endpoints []store.EndpointNo) {
 			p.watch()
+			if len(endpoints) == 0 {
+				poke(p.lookSoon) // hints may have been missed before we listened
+			}
 			now := p.clock.Now()
 			for _, no := range endpoints {
 				p.agenda.note(no, now, now)
