@@ -173,7 +173,7 @@ func (p *Pipeline) verifiedLowWater(ctx context.Context) (posthaste.ID, error) {
 		}
 		owned, err := p.store.Owned(ctx, store.OwnedParams{Epoch: epoch, From: low, To: to})
 		if err != nil && low != from {
-			return low, nil //nolint:nilerr // the rest is for the next beat
+			return low, nil // the rest is for the next beat
 		}
 		if err != nil {
 			return low, err
@@ -181,7 +181,7 @@ func (p *Pipeline) verifiedLowWater(ctx context.Context) (posthaste.ID, error) {
 		owned = slices.DeleteFunc(owned, func(l store.Lease) bool { return p.lanes.holds(l.Delivery) })
 		strays, adopted := p.adopt(owned, abandoned, to)
 		if len(strays) > 0 {
-			return low, p.revokeStrays(ctx, epoch, strays, "low_water")
+			return low, p.revokeStrays(ctx, epoch, strays)
 		}
 		if adopted {
 			return low, nil // their entries hold the mark now
@@ -221,7 +221,7 @@ func (p *Pipeline) adopt(owned []store.Lease, abandoned []*entry, to posthaste.I
 
 // revokeStrays revokes leases that memory has not known for longer than a claim
 // can take: what was forgotten is found again, at the price of a lost attempt.
-func (p *Pipeline) revokeStrays(ctx context.Context, epoch store.Epoch, leases []store.Lease, noticedBy string) error {
+func (p *Pipeline) revokeStrays(ctx context.Context, epoch store.Epoch, leases []store.Lease) error {
 	now := sinceBoot()
 	var ids []posthaste.ID
 	p.life.mu.Lock()
@@ -241,31 +241,25 @@ func (p *Pipeline) revokeStrays(ctx context.Context, epoch store.Epoch, leases [
 		}
 	}
 	p.life.mu.Unlock()
-	return p.revokeForgotten(ctx, forgotten{epoch, ids, noticedBy})
+	n, err := p.revokeForgotten(ctx, epoch, ids)
+	p.metrics.Lost.WithLabelValues("low_water").Add(float64(n))
+	return err
 }
 
-// forgotten are leases that the database knows and memory doesn't.
-type forgotten struct {
-	epoch      store.Epoch
-	deliveries []posthaste.ID
-	noticedBy  string // low_water, audit, reconcile: the metric's label
-}
-
-// revokeForgotten revokes those of the leases that memory still doesn't know.
-// They are due then; the sweep looks for them.
-func (p *Pipeline) revokeForgotten(ctx context.Context, f forgotten) error {
-	ids := slices.DeleteFunc(f.deliveries, p.lanes.holds)
+// revokeForgotten revokes those of the leases that memory still doesn't know, and
+// returns how many. They are due then; the sweep looks for them.
+func (p *Pipeline) revokeForgotten(ctx context.Context, epoch store.Epoch, ids []posthaste.ID) (int, error) {
+	ids = slices.DeleteFunc(ids, p.lanes.holds)
 	if len(ids) == 0 {
-		return nil
+		return 0, nil
 	}
-	n, err := p.store.Revoke(ctx, store.RevokeParams{Epoch: f.epoch, Deliveries: ids, Now: p.clock.Now()})
+	n, err := p.store.Revoke(ctx, store.RevokeParams{Epoch: epoch, Deliveries: ids, Now: p.clock.Now()})
 	if err != nil {
-		return fmt.Errorf("revoke forgotten leases: %w", err)
+		return 0, fmt.Errorf("revoke forgotten leases: %w", err)
 	}
-	p.metrics.Lost.WithLabelValues(f.noticedBy).Add(float64(n))
-	p.log.WarnContext(ctx, "found leases that memory had forgotten", "noticed_by", f.noticedBy, "revoked", n)
+	p.log.WarnContext(ctx, "found leases that memory had forgotten", "revoked", n)
 	poke(p.lookSoon)
-	return nil
+	return n, nil
 }
 
 // hasStrays reports whether a lease was seen lately that memory didn't know.

@@ -467,10 +467,12 @@ func TestWithoutAFreshBeatNothingStartsAndNothingIsTaken(t *testing.T) {
 	e := startEngine(t, nil)
 	epoch := e.epoch()
 	e.flaky.away.Store(true)
+	e.beating.Lock() // no beat is under way that would be fresh after all
 	e.life.mu.Lock()
 	e.life.beatAt = sinceBoot() - store.FreshBeat // as if the last beat was that long ago
 	e.life.beatSeen = uptime() - store.FreshBeat
 	e.life.mu.Unlock()
+	e.beating.Unlock()
 	if _, err := e.Accept(t.Context(), Submission{Tenant: e.tenant, Event: posthaste.Event{Type: "a"}}); posthaste.CodeOf(err) != posthaste.CodeUnavailable {
 		t.Errorf("accept without a fresh beat: %v", err)
 	}
@@ -481,7 +483,7 @@ func TestWithoutAFreshBeatNothingStartsAndNothingIsTaken(t *testing.T) {
 	go func() { started <- e.awaitFresh(epoch) }()
 	select {
 	case <-started:
-		t.Error("an attempt started without a fresh beat")
+		t.Fatal("an attempt started without a fresh beat")
 	case <-time.After(1500 * time.Millisecond): // longer than the pause between two beats
 	}
 	e.flaky.away.Store(false)

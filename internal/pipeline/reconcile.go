@@ -93,7 +93,9 @@ func (p *Pipeline) revokeMine(ctx context.Context, mine map[store.Epoch][]postha
 		p.pause(ctx, maxClaimTime)
 	}
 	for epoch, ids := range mine {
-		if err := p.revokeForgotten(ctx, forgotten{epoch, ids, "reconcile"}); err != nil {
+		n, err := p.revokeForgotten(ctx, epoch, ids)
+		p.metrics.Lost.WithLabelValues("reconcile").Add(float64(n))
+		if err != nil {
 			return err
 		}
 	}
@@ -156,7 +158,9 @@ func (p *Pipeline) audit(ctx context.Context) error {
 			ids = append(ids, k.Delivery)
 		}
 	}
-	return p.revokeForgotten(ctx, forgotten{epoch, ids, "audit"})
+	n, err := p.revokeForgotten(ctx, epoch, ids)
+	p.metrics.Lost.WithLabelValues("audit").Add(float64(n))
+	return err
 }
 
 // unknownDue lists the due rows of the epoch that memory does not know.
