@@ -157,7 +157,7 @@ func (db *DB) whyNotResent(ctx context.Context, p store.ResendParams) error {
 		return errEndpointDeleted()
 	default:
 		return &posthaste.Error{
-			Code: posthaste.CodeTooLarge, Message: "the event has no number left for another delivery",
+			Code: posthaste.CodeConflict, Message: "the event has no number left for another delivery",
 			Hint: "send it again as a new event",
 		}
 	}

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -26,15 +27,12 @@ func (db *DB) Retain(ctx context.Context, p store.RetainParams) (store.Retained,
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	var retained store.Retained
-	err := db.dropDays(ctx, p, &retained)
-	if err == nil {
-		err = db.purgeKeys(ctx, p, &retained)
-	}
-	if err == nil {
-		retained.Secrets, err = db.dropSecrets(ctx, p.Now, p.Limit)
-		retained.More = retained.More || retained.Secrets == p.Limit
-	}
-	if err != nil {
+	// Each goes on without the others: a day that can't be dropped must not let
+	// keys pile up.
+	err := errors.Join(db.dropDays(ctx, p, &retained), db.purgeKeys(ctx, p, &retained))
+	secrets, secretsErr := db.dropSecrets(ctx, p.Now, p.Limit)
+	retained.Secrets, retained.More = secrets, retained.More || secrets == p.Limit
+	if err = errors.Join(err, secretsErr); err != nil {
 		return retained, fail("delete what is past its retention", err)
 	}
 	return retained, nil

@@ -10,7 +10,8 @@ import (
 const (
 	// partitionsAhead is how far ahead daily partitions are made.
 	partitionsAhead = 48 * time.Hour
-	// choreEvery is how often the leader looks for what is past its retention, at the least.
+	// choreEvery is the shortest time between two looks at what is past its
+	// retention; they come with the idle sweep.
 	choreEvery = time.Hour
 	// retainStep bounds one deleting statement, retainRest spaces them.
 	retainStep = 500
