@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/posthaste-dev/posthaste"
 	"github.com/posthaste-dev/posthaste/internal/config"
 	"github.com/posthaste-dev/posthaste/signature"
 )
@@ -41,7 +42,10 @@ func (c *quickstartCommand) Run(ctx context.Context, s Streams) error {
 	}
 	listener, err := listen(ctx, c.ReceiverListen)
 	if err != nil {
-		return fmt.Errorf("start the receiver: %w", err)
+		return &posthaste.Error{
+			Code: posthaste.CodeConflict, Message: "start the receiver", Err: err,
+			Hint: "choose another address for it, with make run ARGS='--receiver-listen=127.0.0.1:8711', or stop what uses this one",
+		}
 	}
 	log, flush := newLog(s.Stderr, "text", slog.LevelWarn)
 	defer flush()
@@ -76,7 +80,7 @@ Paste these into another terminal, one after the other.
 
 1. Make an endpoint: events go to the receiver.
 
-curl -sS http://%[1]s/v1/endpoints -H 'Authorization: Bearer %[4]s' -H 'Content-Type: application/json' -d '{"url":"http://%[2]s/","event_types":["*"],"secret":"%[3]s"}'
+curl -sS -X PUT http://%[1]s/v1/endpoints/uid:quickstart -H 'Authorization: Bearer %[4]s' -H 'Content-Type: application/json' -d '{"url":"http://%[2]s/","event_types":["*"],"secret":"%[3]s"}'
 
 2. Send an event. It shows up below, its signature verified.
 

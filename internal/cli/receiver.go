@@ -18,7 +18,7 @@ import (
 
 type receiverCommand struct {
 	Listen  string   `default:"127.0.0.1:8701" placeholder:"HOST:PORT" help:"Address to listen on. Default: ${default}."`
-	Secret  []string `env:"POSTHASTE_RECEIVER_SECRET" placeholder:"whsec_…" help:"The endpoint's secret, to verify signatures with; several, while one is replaced."`
+	Secret  []string `env:"POSTHASTE_RECEIVER_SECRET" sep:"none" placeholder:"whsec_…" help:"The endpoint's secret, to verify signatures with; can be given again, while one is replaced."`
 	pattern `embed:""`
 	JSON    bool `name:"json" help:"Print JSON, one object a line."`
 

@@ -50,13 +50,14 @@ func (s *server) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	e, k, err := s.newEngine(ctx, db)
-	if err != nil {
-		return errors.Join(err, db.Close())
-	}
+	// Before the engine is made: a new admin key is printed once, by a process that stays.
 	listener, err := listen(ctx, s.config.Listen)
 	if err != nil {
 		return errors.Join(fmt.Errorf("listen for requests: %w", err), db.Close())
+	}
+	e, k, err := s.newEngine(ctx, db)
+	if err != nil {
+		return errors.Join(err, listener.Close(), db.Close())
 	}
 	s.announce(ctx, listener.Addr().String(), k)
 

@@ -192,7 +192,11 @@ func (d *decoder) object(raw json.RawMessage, into, fallback reflect.Value, path
 		}
 		index, ok := fields[m.name]
 		if !ok {
-			d.report(m.path, "is not a field", "the fields are "+strings.Join(slices.Sorted(maps.Keys(fields)), ", "))
+			hint := "leave it out: there is nothing to say here"
+			if len(fields) > 0 {
+				hint = "the fields are " + strings.Join(slices.Sorted(maps.Keys(fields)), ", ")
+			}
+			d.report(m.path, "is not a field", hint)
 			continue
 		}
 		var reset reflect.Value

@@ -48,7 +48,7 @@ func NewMetrics() *Metrics {
 	f := factory{r}
 	seconds := prometheus.ExponentialBuckets(0.0005, 2, 16) // 0.5 ms … 16 s
 	batch := prometheus.ExponentialBuckets(1, 2, 11)        // 1 … 1,024
-	return &Metrics{
+	m := &Metrics{
 		Registry:       r,
 		Accepted:       f.counters("events_accepted_total", "Events answered with an id, by result.", "result"),
 		Refused:        f.counters("events_refused_total", "Events not accepted, by reason.", "reason"),
@@ -76,6 +76,19 @@ func NewMetrics() *Metrics {
 		DueReady:       f.gauge("due_endpoints", "Endpoints known to have work that is due now."),
 		Leader:         f.gauge("leader", "1 on the replica that does the chores."),
 	}
+	// Zero from the start: a series that is born at 1 has no rate to alert on.
+	for counter, values := range map[*prometheus.CounterVec][]string{
+		m.Accepted:     {"stored", "duplicate", "mismatch"},
+		m.Refused:      {"overloaded", "unavailable"},
+		m.Unrecordable: {"stripped", "dropped"},
+		m.Lost:         {"register", "reclaim", "low_water", "audit", "reconcile", "shutdown"},
+		m.Purged:       {"partition", "event", "key", "dead"},
+	} {
+		for _, value := range values {
+			counter.WithLabelValues(value)
+		}
+	}
+	return m
 }
 
 // factory registers metrics under the common prefix.
