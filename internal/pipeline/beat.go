@@ -18,6 +18,8 @@ const (
 	// maxClaimTime is longer than any claim may take from its commit until its
 	// leases are in memory.
 	maxClaimTime = 10 * time.Second
+	// strayMemory is how long a stray is remembered that was not seen again.
+	strayMemory = 3 * maxClaimTime
 )
 
 // life is this replica's place among the others: its epoch, how fresh its beat
@@ -236,7 +238,7 @@ func (p *Pipeline) revokeStrays(ctx context.Context, epoch store.Epoch, leases [
 		}
 	}
 	for id, since := range p.life.strays { // those that found their way
-		if now-since > 3*maxClaimTime {
+		if now-since > strayMemory {
 			delete(p.life.strays, id)
 		}
 	}
@@ -268,7 +270,7 @@ func (l *life) hasStrays() bool {
 	defer l.mu.Unlock()
 	now := sinceBoot()
 	for _, since := range l.strays {
-		if now-since <= 3*maxClaimTime {
+		if now-since <= strayMemory {
 			return true
 		}
 	}

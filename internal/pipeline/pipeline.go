@@ -369,7 +369,7 @@ func (p *Pipeline) leftBehind(ctx context.Context, epoch store.Epoch) ([]posthas
 	p.life.mu.Lock()
 	from := p.life.lowWater
 	p.life.mu.Unlock()
-	owned, err := p.store.Owned(ctx, store.OwnedParams{Epoch: epoch, From: from, To: p.ids.Mint(p.clock.Now().Add(time.Minute))})
+	owned, err := p.store.Owned(ctx, store.OwnedParams{Epoch: epoch, From: from, To: posthaste.FloorID(p.clock.Now().Add(time.Minute))})
 	if err != nil {
 		return nil, err
 	}

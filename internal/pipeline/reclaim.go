@@ -50,19 +50,11 @@ func (p *Pipeline) lookAround(ctx context.Context, replicas []store.Replica) {
 		s.reads++
 		s.busy = r.Busy
 		seen[r.Epoch] = s
-		quiet := now-s.since >= silence && s.reads >= sightings
-		if quiet && r.Busy && l.unbroken != 0 && now-l.unbroken >= silence {
+		dead := r.Busy && now-s.since >= silence && s.reads >= sightings && l.unbroken != 0 && now-l.unbroken >= silence
+		gone := !r.Busy && at.Sub(r.BeatAt) > forgetAfter // it went while asleep, and holds nothing
+		if (dead || gone) && (s.tried == 0 || now-s.tried >= silence) {
+			s.tried = now // a try that fails is repeated after another silence
 			silent = append(silent, r)
-		}
-		if !r.Busy && at.Sub(r.BeatAt) > forgetAfter {
-			silent = append(silent, r) // it went while asleep, and holds nothing
-		}
-		if n := len(silent); n > 0 && silent[n-1].Epoch == r.Epoch {
-			if s.tried != 0 && now-s.tried < silence { // a try that failed is repeated after another silence
-				silent = silent[:n-1]
-			} else {
-				s.tried = now
-			}
 		}
 		if r.Epoch < l.epoch && now-s.since < silence {
 			leader = false
