@@ -32,9 +32,9 @@ var mayImport = map[string]string{
 	"client":        ".",
 	"posthastetest": ". signature",
 
-	"internal/store":     ".",
-	"sqlite":             ". internal/store",
-	"postgres":           ". internal/store",
+	"internal/store":     ". internal/gate",
+	"sqlite":             ". internal/store internal/gate",
+	"postgres":           ". internal/store internal/gate",
 	"internal/retry":     ".",
 	"internal/gate":      ".",
 	"internal/keyring":   ".",
@@ -56,7 +56,7 @@ var mayImport = map[string]string{
 	"internal/cli":  ". signature client engine sqlite postgres internal/store internal/auth internal/keyring internal/config internal/telemetry",
 	"cmd/posthaste": "internal/cli",
 
-	"internal/store/storetest": ". internal/store",
+	"internal/store/storetest": ". internal/store internal/gate",
 	"internal/testdb":          "internal/testdb/cluster",
 	"internal/testdb/cluster":  "",
 	"internal/testdb/pgtest":   "internal/testdb/cluster",

@@ -30,7 +30,10 @@ type Definition struct {
 	Headers     map[string]string `json:"headers" doc:"Sent with every delivery"`
 	Signature   Signature         `json:"signature"`
 	Retry       RetryPolicy       `json:"retry"`
-	MaxInFlight int               `json:"max_in_flight" doc:"Attempts under way at once, 1 to 1000"`
+	MaxInFlight int               `json:"max_in_flight" doc:"Attempts under way at once, over all replicas, 1 to 1000"`
+	RateLimit   *RateLimit        `json:"rate_limit" null:"off" doc:"Attempts a second, over all replicas; null: no limit"`
+	Ordered     Ordering          `json:"ordered" doc:"\"endpoint\": one delivery at a time, in the order in which the events were accepted; false: as many at once as max_in_flight"`
+	Breaker     *Breaker          `json:"breaker" null:"off" doc:"Stops attempts at an endpoint that fails; null: never"`
 }
 
 // Signature says how deliveries are signed.
@@ -62,6 +65,7 @@ type RetryPolicy struct {
 	Timeout   Duration   `json:"timeout" doc:"For one attempt: connect, headers and body together"`
 	Deadline  Duration   `json:"deadline" doc:"A delivery that is still pending this long after its run began is dead"`
 	Transient []string   `json:"transient" doc:"Statuses worth a retry: numbers, or classes such as 5xx"`
+	RPS       *float64   `json:"rps" null:"off" doc:"Retries a second, over all replicas, 0.001 to 100000; null: no limit of their own"`
 }
 
 // DefaultDefinition returns the definition that the fields of a request are laid over.
@@ -72,6 +76,7 @@ func DefaultDefinition() Definition {
 		}
 		return out
 	}
+	breaker := DefaultBreaker()
 	return Definition{
 		EventTypes: []string{"*"},
 		Headers:    map[string]string{},
@@ -85,6 +90,7 @@ func DefaultDefinition() Definition {
 			Transient: []string{"3xx", "408", "425", "429", "5xx"},
 		},
 		MaxInFlight: 16,
+		Breaker:     &breaker,
 	}
 }
 

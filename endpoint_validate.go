@@ -42,7 +42,7 @@ func (d Definition) Validate(rules DefinitionRules) []Problem {
 			Field: "max_in_flight", Message: fmt.Sprintf("is %d", d.MaxInFlight), Hint: fmt.Sprintf("1 to %d", MaxMaxInFlight),
 		})
 	}
-	return problems
+	return append(problems, d.validateGate()...)
 }
 
 func (d Definition) validateSubscription() (problems []Problem) {

@@ -87,6 +87,7 @@ func (d *decoder) add(p posthaste.Problem) {
 
 var (
 	durationType   = reflect.TypeFor[posthaste.Duration]()
+	orderingType   = reflect.TypeFor[posthaste.Ordering]()
 	rawMessageType = reflect.TypeFor[json.RawMessage]()
 )
 
@@ -111,12 +112,15 @@ func (d *decoder) value(raw json.RawMessage, into, fallback reflect.Value, path 
 			d.report(path, "is not a duration", `a string such as "30s", "5m" or "72h"`)
 		}
 		return
+	case orderingType:
+		if err := json.Unmarshal(raw, into.Addr().Interface()); err != nil {
+			d.report(path, "is no order", `false, or "endpoint"`)
+		}
+		return
 	}
 	switch into.Kind() {
 	case reflect.Pointer:
-		fresh := reflect.New(into.Type().Elem())
-		d.value(raw, fresh.Elem(), reflect.Value{}, path)
-		into.Set(fresh)
+		d.pointer(raw, into, fallback, path)
 	case reflect.Struct:
 		d.object(raw, into, fallback, path)
 	case reflect.Map:
@@ -126,6 +130,21 @@ func (d *decoder) value(raw json.RawMessage, into, fallback reflect.Value, path 
 	default:
 		d.scalar(raw, into, path)
 	}
+}
+
+// pointer merges an object into a copy of the one that is there: the original may
+// belong to a definition that others read.
+func (d *decoder) pointer(raw json.RawMessage, into, fallback reflect.Value, path string) {
+	fresh := reflect.New(into.Type().Elem())
+	if !into.IsNil() {
+		fresh.Elem().Set(into.Elem())
+	}
+	reset := reflect.Value{}
+	if fallback.IsValid() && !fallback.IsNil() {
+		reset = fallback.Elem()
+	}
+	d.value(raw, fresh.Elem(), reset, path)
+	into.Set(fresh)
 }
 
 func (d *decoder) scalar(raw json.RawMessage, into reflect.Value, path string) {
@@ -202,6 +221,10 @@ func (d *decoder) object(raw json.RawMessage, into, fallback reflect.Value, path
 		var reset reflect.Value
 		if fallback.IsValid() {
 			reset = fallback.FieldByIndex(index)
+		}
+		if into.Type().FieldByIndex(index).Tag.Get("null") == "off" && m.value[0] == 'n' {
+			into.FieldByIndex(index).SetZero() // here null is a value: it turns the thing off
+			continue
 		}
 		d.value(m.value, into.FieldByIndex(index), reset, m.path)
 	}

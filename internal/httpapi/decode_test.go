@@ -25,6 +25,7 @@ func TestDecodeLaysOverDefaults(t *testing.T) {
 	want.URL, want.Headers, want.Enabled, want.MaxInFlight = "https://example.com/", map[string]string{"X-A": "éA"}, false, 3
 	want.Retry.Schedule = []posthaste.Duration{posthaste.Duration(time.Second), posthaste.Duration(2 * time.Minute)}
 	want.Retry.Jitter = 0.5
+	want.Breaker = nil // null is a value here
 	secret := "s"
 	want.Secret = &secret
 	if !reflect.DeepEqual(in, want) {
@@ -102,8 +103,8 @@ func TestDecodeWrongTypes(t *testing.T) {
 func TestDecodeCollectsAllProblems(t *testing.T) {
 	in, defaults := newCreateEndpoint(), newCreateEndpoint()
 	err := decode([]byte(`{"URL":"x","url":1,"url":"https://example.com/","typo":{"deep":[]},"event_types":["a",null,3],
-		"retry":{"schedule":["1s","soon",5,{}],"rps":5,"jitter":1e999,"max":1},"headers":{"X":1},"max_in_flight":1.0,
-		"filter":"payload.a > 1","rate_limit":{"rps":50},"ordered":"endpoint","breaker":{},"uid":7,"metadata":{"a":1,"b":"c"}}`),
+		"retry":{"schedule":["1s","soon",5,{}],"rps":"5","jitter":1e999,"max":1},"headers":{"X":1},"max_in_flight":1.0,
+		"filter":"payload.a > 1","rate_limit":{"rps":"50","burst":1.5},"ordered":true,"breaker":7,"uid":7,"metadata":{"a":1,"b":"c"}}`),
 		&in, &defaults, laterOnEndpoint)
 	e, ok := errors.AsType[*posthaste.Error](err)
 	if !ok || e.Code != posthaste.CodeInvalid {
@@ -119,8 +120,8 @@ func TestDecodeCollectsAllProblems(t *testing.T) {
 	want := map[string]posthaste.Code{
 		"URL": "", "url": "", "typo": "", "event_types[1]": "", "event_types[2]": "", "retry.schedule[1]": "", "retry.schedule[2]": "",
 		"retry.schedule[3]": "", "retry.jitter": "", "retry.max": "", "headers.X": "", "max_in_flight": "",
-		"retry.rps": "unsupported", "filter": "unsupported", "rate_limit": "unsupported", "ordered": "unsupported",
-		"breaker": "unsupported", "uid": "", "metadata.a": "",
+		"retry.rps": "", "filter": "unsupported", "rate_limit.rps": "", "rate_limit.burst": "", "ordered": "",
+		"breaker": "", "uid": "", "metadata.a": "",
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v\nwant %v", got, want)

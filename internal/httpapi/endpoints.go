@@ -66,11 +66,7 @@ func newLabel() Label { return Label{Metadata: map[string]string{}} }
 
 // laterOnEndpoint are the fields of the contract that are not built yet.
 var laterOnEndpoint = map[string]laterField{
-	"filter":     {[]string{`""`}, "leave it out, and choose events by event_types"},
-	"rate_limit": {nil, "leave it out, and bound attempts by max_in_flight"},
-	"ordered":    {[]string{"false"}, "leave it out: deliveries are not ordered"},
-	"breaker":    {nil, "leave it out: there is none"},
-	"retry.rps":  {nil, "leave it out: retries are not limited"},
+	"filter": {[]string{`""`}, "leave it out, and choose events by event_types"},
 }
 
 // endpointBody is an endpoint as the API shows it.

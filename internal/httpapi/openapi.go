@@ -101,6 +101,7 @@ func newRegistry(suffix string) huma.Registry {
 		return strings.TrimSuffix(name, "Request") + suffix
 	})
 	r.RegisterTypeAlias(reflect.TypeFor[posthaste.Duration](), reflect.TypeFor[durationText]())
+	r.RegisterTypeAlias(reflect.TypeFor[posthaste.Ordering](), reflect.TypeFor[orderingWord]())
 	r.RegisterTypeAlias(reflect.TypeFor[posthaste.Code](), reflect.TypeFor[codeText]())
 	return r
 }
@@ -109,10 +110,18 @@ func newRegistry(suffix string) huma.Registry {
 // package knows nothing of OpenAPI.
 type (
 	durationText struct{}
+	orderingWord struct{}
 	codeText     struct{}
 )
 
 // Schema implements huma.SchemaProvider.
+func (orderingWord) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{OneOf: []*huma.Schema{
+		{Type: huma.TypeBoolean, Enum: []any{false}},
+		{Type: huma.TypeString, Enum: []any{string(posthaste.OrderedByEndpoint)}},
+	}}
+}
+
 func (durationText) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeString, Description: "A Go duration", Examples: []any{"30s", "5m", "72h"}}
 }

@@ -19,6 +19,9 @@ type Acceptance interface {
 	// the version that the batch was matched against. A missing partition is
 	// made on the way.
 	//
+	// Deliveries of ordered endpoints take positions in the order of the commits, in a
+	// batch in that of the ids.
+	//
 	// After ErrUnavailable the same batch may be run again, by the same or a new
 	// epoch: an event that the first run stored comes back with Stored false and
 	// its own id, and with its living leases in Mine.
@@ -50,6 +53,7 @@ type NewDelivery struct {
 	Endpoint  EndpointNo
 	Leased    bool      // born leased by the batch's epoch with number 1; else born due
 	DueAt     time.Time // when it is due, if not born leased
+	Ordered   bool      // its due_at is to be the endpoint's next position; DueAt does not count, and Leased is false
 	ExpiresAt time.Time
 }
 

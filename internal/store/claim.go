@@ -53,12 +53,16 @@ type ClaimWant struct {
 	Endpoint EndpointNo
 	Cap      int
 	From     time.Time // where to begin: dead index entries before it need not be walked again
+	// IgnoreGate claims whatever the endpoint's gate says. Else an endpoint whose breaker is
+	// not closed, or which holds for a Retry-After, gives nothing and is named in Shut.
+	IgnoreGate bool
 }
 
 // Claimed is the work that a claim leased.
 type Claimed struct {
 	Leases []Lease
 	Newer  []TenantVersion
+	Shut   []Gate // of endpoints wanted
 }
 
 // LoadParams are Load's.
@@ -88,6 +92,7 @@ type Settlement struct {
 	State    posthaste.State
 	Failures int              // of the run, this attempt included
 	DueAt    time.Time        // when it is due again, if pending; after Lease.DueAt
+	TryAt    time.Time        // of an ordered endpoint, whose DueAt is a position: when it may be tried again
 	Reason   posthaste.Reason // why, if dead
 }
 

@@ -26,6 +26,7 @@ type ReplayParams struct {
 	Delivery  posthaste.ID
 	Now       time.Time
 	ExpiresAt time.Time
+	Ordered   bool // its endpoint is ordered: it goes to the end
 }
 
 // ResendParams are Resend's.
@@ -35,4 +36,5 @@ type ResendParams struct {
 	Endpoint  EndpointNo
 	Now       time.Time
 	ExpiresAt time.Time
+	Ordered   bool // as in ReplayParams
 }

@@ -64,6 +64,7 @@ type Replicas interface {
 type RegisterParams struct {
 	Name     string
 	LowWater posthaste.ID
+	Delivers bool // it makes attempts
 }
 
 // Registered is what Register made.
@@ -83,6 +84,8 @@ type BeatParams struct {
 	LowWater posthaste.ID
 	Tenants  []TenantVersion
 	Idle     bool
+	Delivers bool      // the replica makes attempts
+	Gates    time.Time // zero: don't; else return the gates that changed after it
 }
 
 // Beat is what a heartbeat brings back.
@@ -90,6 +93,7 @@ type Beat struct {
 	Now      time.Time // the database's clock
 	Replicas []Replica // all rows, the caller's included, by epoch
 	Newer    []TenantVersion
+	Gates    []Gate // changed after BeatParams.Gates, those changed up to 5 s before it again
 }
 
 // Replica is a row of replicas.
@@ -97,6 +101,7 @@ type Replica struct {
 	Epoch    Epoch
 	Name     string
 	Busy     bool
+	Delivers bool
 	BeatAt   time.Time
 	LowWater posthaste.ID
 }

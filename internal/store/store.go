@@ -22,9 +22,19 @@
 // row a hint: a claim drops due rows whose delivery is gone, is not pending, or
 // names another time.
 //
+// # Order
+//
+// For an endpoint whose definition says "ordered", due_at is a position, no time: the
+// larger of the database's clock in microseconds and 1,000 above the endpoint's
+// highest one (those further than an hour ahead don't count: they are retries from before
+// it was ordered). Positions are given under a lock of the endpoint's that is held to
+// the commit, so their order is that of the commits. A transition that keeps a place in
+// the order sets due_at one higher, so that no two leases of a delivery are taken for
+// one another, and says in due.try_at when it may be tried. Revoking does so too.
+//
 // # Lock order
 //
-// replicas, then due, then deliveries, each by key.
+// the lock of an ordered endpoint, replicas, gates, due, deliveries, each by key.
 //
 // # Errors
 //

@@ -1,0 +1,188 @@
+// Package gate decides whether an endpoint may be attempted now: its circuit
+// breaker, its rate limits, and what it asked for by Retry-After. All of it is pure:
+// states and times in, states out. The store keeps a [State] for each endpoint, under
+// a lock while it changes, so that all replicas share it and a restart forgets nothing.
+//
+// A state is disposable. The zero State is an open way: whoever loses it attempts
+// sooner than he might, and loses no work.
+package gate
+
+import (
+	"time"
+
+	"github.com/posthaste-dev/posthaste"
+)
+
+// Breaker is how an endpoint's circuit breaker stands. The numbers are stored.
+type Breaker int
+
+// The positions of a breaker.
+const (
+	Closed   Breaker = iota // attempts flow
+	Open                    // no attempt is made until State.OpenUntil
+	HalfOpen                // one attempt is under way, the probe, and decides
+)
+
+func (b Breaker) String() string {
+	switch b {
+	case Open:
+		return "open"
+	case HalfOpen:
+		return "half_open"
+	default:
+		return "closed"
+	}
+}
+
+// State is the gate of an endpoint. The zero value lets everything pass.
+type State struct {
+	Breaker   Breaker
+	Failures  int       // transient failures in a row
+	Openings  int       // times that the breaker opened since it was closed last
+	OpenUntil time.Time // until when nothing is attempted: then one probe may be made
+	Probe     Attempt   // of HalfOpen: the attempt whose outcome decides
+	ClosedAt  time.Time // when the breaker closed last: attempts ramp up from there
+
+	RetryAfterUntil time.Time // the endpoint asked to be left alone until then
+	FailingSince    time.Time // when it failed first since it succeeded last
+
+	Slot      time.Time // the next regular time of an attempt, under the rate limit
+	RetrySlot time.Time // the same for retries
+}
+
+// Attempt names one attempt.
+type Attempt struct {
+	Delivery posthaste.ID
+	Number   int
+}
+
+// Policy is what an endpoint's owner has set.
+type Policy struct {
+	Breaker  *posthaste.Breaker   // nil: none
+	Limit    *posthaste.RateLimit // nil: none
+	RetryRPS float64              // 0: no limit of their own
+	Timeout  time.Duration        // of one attempt
+}
+
+// PolicyOf returns the policy in a definition.
+func PolicyOf(d posthaste.Definition) Policy {
+	p := Policy{Breaker: d.Breaker, Limit: d.RateLimit, Timeout: time.Duration(d.Retry.Timeout)}
+	if d.Retry.RPS != nil {
+		p.RetryRPS = *d.Retry.RPS
+	}
+	return p
+}
+
+// Limited reports whether attempts need a slot.
+func (p Policy) Limited() bool { return p.Limit != nil || p.RetryRPS > 0 }
+
+// Hold returns until when nothing may be attempted, zero if something may be now.
+// Once an open breaker's time has come that is one probe; see [State.Probing].
+func (s State) Hold(p Policy, now time.Time) time.Time {
+	var until time.Time
+	if s.RetryAfterUntil.After(now) {
+		until = s.RetryAfterUntil
+	}
+	if p.Breaker != nil && s.Breaker != Closed && s.OpenUntil.After(now) && s.OpenUntil.After(until) {
+		until = s.OpenUntil
+	}
+	return until
+}
+
+// Probing reports whether the next attempt has to be a probe.
+func (s State) Probing(p Policy) bool { return p.Breaker != nil && s.Breaker != Closed }
+
+// Plain reports whether attempts need not ask the gate at all.
+func (s State) Plain(p Policy, now time.Time) bool {
+	return !p.Limited() && !s.Probing(p) && s.Hold(p, now).IsZero()
+}
+
+// Pass is what a gate lets through at one moment.
+type Pass struct {
+	Attempts int       // this many
+	Retries  int       // of which so many may be retries
+	Again    time.Time // when there will be more, if there is less now than was asked for
+}
+
+// Enter returns how much of want may be taken now; what is taken is to be told
+// to [State.Take].
+func (s State) Enter(p Policy, now time.Time, want int) Pass {
+	if until := s.Hold(p, now); !until.IsZero() {
+		return Pass{Again: until}
+	}
+	if s.Probing(p) {
+		want = min(want, 1)
+	}
+	pass := Pass{Attempts: want, Retries: want}
+	if p.Limit != nil {
+		l := limitOf(*p.Limit)
+		pass.Attempts, pass.Again = l.fit(s.Slot, now, want)
+		pass.Retries = pass.Attempts
+	}
+	if p.RetryRPS > 0 {
+		n, again := retryLimit(p).fit(s.RetrySlot, now, pass.Attempts)
+		if pass.Retries = n; n < pass.Attempts && (pass.Again.IsZero() || again.Before(pass.Again)) {
+			pass.Again = again
+		}
+	}
+	return pass
+}
+
+// Taken is an attempt that was taken through the gate.
+type Taken struct {
+	Attempt
+	Retry bool // not the delivery's first
+}
+
+// Start is when a taken attempt may begin, and until when it still may.
+type Start struct {
+	At     time.Time
+	Latest time.Time // zero: whenever; beyond it, it would come in a crowd
+}
+
+// Take returns the state after attempts were taken, when each may start, and what
+// it made of the breaker.
+func (s State) Take(p Policy, now time.Time, taken []Taken) (State, []Start, []Transition) {
+	var moves []Transition
+	if s.Probing(p) && len(taken) > 0 {
+		if s.Breaker != HalfOpen { // else the holder of the probe before it vanished
+			moves = []Transition{{From: s.Breaker, To: HalfOpen}}
+		}
+		s.Breaker, s.Probe = HalfOpen, taken[0].Attempt
+		s.OpenUntil = now.Add(p.Timeout + ProbeMargin)
+	}
+	starts := make([]Start, len(taken))
+	for i, t := range taken {
+		start := Start{}
+		if p.Limit != nil {
+			start = limitOf(*p.Limit).next(&s.Slot, now)
+		}
+		if p.RetryRPS > 0 && t.Retry {
+			r := retryLimit(p).next(&s.RetrySlot, now)
+			start = laterOf(start, r)
+		}
+		if s.Probing(p) {
+			start.Latest = earlier(start.Latest, now.Add(MaxProbeWait))
+		}
+		starts[i] = start
+	}
+	return s, starts, moves
+}
+
+func laterOf(a, b Start) Start {
+	if b.At.After(a.At) {
+		a.At = b.At
+	}
+	a.Latest = earlier(a.Latest, b.Latest)
+	if !a.Latest.IsZero() && a.Latest.Before(a.At) {
+		a.Latest = a.At
+	}
+	return a
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
