@@ -28,9 +28,11 @@ var mayImport = map[string]string{
 	"signature":     "",
 	"outbox":        ".",
 	"inbound":       ". signature",
-	"inbound/meta":  ". inbound",
+	"inbound/meta":  ".",
 	"client":        ".",
 	"posthastetest": ". signature",
+
+	"inbound/meta/metatest": "",
 
 	"internal/store":     ". internal/gate",
 	"sqlite":             ". internal/store internal/gate",
@@ -63,7 +65,7 @@ var mayImport = map[string]string{
 
 	"bench":           ". client bench/reference internal/testdb/cluster",
 	"bench/reference": "internal/testdb/cluster",
-	"examples/*":      ". signature outbox inbound inbound/meta client engine sqlite postgres posthastetest",
+	"examples/*":      ". signature outbox inbound inbound/meta inbound/meta/metatest client engine sqlite postgres posthastetest",
 }
 
 // aboveStore is what the packages that answer requests share.
@@ -78,11 +80,11 @@ var mayUseSQL = []string{
 var sqlPackages = []string{"database/sql", "github.com/jackc/pgx", "modernc.org/sqlite"}
 
 // mayImportTesting lists the packages that exist for tests.
-var mayImportTesting = []string{"internal/store/storetest", "internal/testdb", "posthastetest"}
+var mayImportTesting = []string{"internal/store/storetest", "internal/testdb", "posthastetest", "inbound/meta/metatest"}
 
 // pure lists the packages that take the time as a parameter, so that each of
 // their decisions can be tested as a table.
-var pure = []string{"internal/retry", "internal/gate"}
+var pure = []string{"internal/retry", "internal/gate", "inbound/meta"}
 
 // vagueNames are package names that attract whatever has no home.
 var vagueNames = strings.Fields("base common core helper helpers lib misc model models pkg service services shared type types util utils")
