@@ -1,11 +1,16 @@
 package meta
 
+import (
+	"crypto/sha256"
+	"encoding/hex"
+)
+
 // change takes an element of changes[], or an entry that is one itself:
 // {"field":…,"value":…}.
 func (f *flattener) change(o origin, change raw) {
 	d := o.draft(change)
 	value := change.get("value")
-	d.field = change.get("field").name()
+	d.field = short(change.get("field").name())
 	d.kind = d.field
 	switch {
 	case !value.isObject():
@@ -28,7 +33,8 @@ func (f *flattener) change(o origin, change raw) {
 // messaging[]. A feed's "message" is a text, so the shape tells them apart.
 func isMessaging(value raw) bool {
 	hasParty, hasKind := false, false
-	for name, member := range value.fields() {
+	for key, member := range value.fields() {
+		name := key.name()
 		switch {
 		case name == "sender" || name == "recipient":
 			hasParty = true
@@ -52,6 +58,10 @@ func (d *draft) typeChange(value raw) {
 	switch item := value.get("item").text(); {
 	case d.field == "comments" || d.field == "live_comments" || d.field == "feed" && item == "comment":
 		d.itemType = TypeComment
+		if verb == "edited" {
+			// In case the time is the comment's and not the edit's.
+			when = editKey(when, value.first("text", "message"))
+		}
 		d.commentKey(value.first("comment_id", "id").text(), verb, when)
 	case d.field == "mentions" || d.field == "mention":
 		d.itemType = TypeMention
@@ -61,7 +71,7 @@ func (d *draft) typeChange(value raw) {
 		}
 		d.commentKey(id, verb, when)
 	case d.field == "feed":
-		d.kind = "feed." + item
+		d.kind = short("feed." + item)
 		d.warn("there is no type for %.64q in a feed", item)
 		// Two people can react to a post within one second: their ids belong to it.
 		id := value.first("comment_id", "post_id").text()
@@ -69,6 +79,16 @@ func (d *draft) typeChange(value raw) {
 	default:
 		d.warn("there is no type for changes of %.64q", d.field)
 	}
+}
+
+// editKey tells an edit by its time and text; "" without a time, when all of the
+// item's bytes tell.
+func editKey(when string, text raw) string {
+	if when == "" {
+		return ""
+	}
+	sum := sha256.Sum256(text)
+	return when + "-" + hex.EncodeToString(sum[:8])
 }
 
 // commentKey is field, verb, id and time. A comment is written and removed once;
@@ -88,13 +108,14 @@ func (f *flattener) whatsApp(o origin, whole draft, value raw) {
 	o.platform = WhatsApp
 	d := o.draft(nil)
 	d.field = whole.field
-	d.metadata = value.get("metadata")
+	d.metadata = d.aside(value.get("metadata"))
 	if id := d.metadata.get("phone_number_id").text(); id != "" {
-		d.asset = id
+		d.asset = short(id)
 	}
 	contacts := contactsOf(value)
 	found := false
-	for name, list := range value.fields() {
+	for key, list := range value.fields() {
+		name := key.name()
 		if name != "messages" && name != "statuses" && name != "errors" {
 			continue
 		}
@@ -124,14 +145,25 @@ func (d *draft) typeWhatsApp(contacts map[string]raw) {
 	case d.kind == "messages":
 		d.itemType = TypeWhatsAppMessage
 		d.key = d.origin.key("message", id)
-		d.contact = contacts[d.item.get("from").text()]
+		d.contact = d.aside(contacts[d.item.get("from").text()])
 	case d.kind == "statuses":
 		d.itemType = TypeWhatsAppStatus
 		d.key = d.origin.key("status", id, d.item.get("status").text())
-		d.contact = contacts[d.item.get("recipient_id").text()]
+		d.contact = d.aside(contacts[d.item.get("recipient_id").text()])
 	default:
 		d.warn("WhatsApp reports error %.64q", d.item.get("code").text())
 	}
+}
+
+// aside passes on what each item of a value repeats, unless its length is absurd;
+// see short.
+func (d *draft) aside(v raw) raw {
+	const maxAsideBytes = 4 << 10
+	if len(v) > maxAsideBytes {
+		d.warn("metadata or a contact of %d bytes is left out", len(v))
+		return nil
+	}
+	return v
 }
 
 // contactsOf returns the contacts of a value by their numbers.

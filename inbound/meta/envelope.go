@@ -106,8 +106,8 @@ func DecodeEnvelope(payload []byte) (Envelope, error) {
 	var e Envelope
 	var at raw
 	start := space(payload, 0)
-	for name, value := range raw(payload[start:skip(payload, start)]).fields() {
-		switch name {
+	for key, value := range raw(payload[start:skip(payload, start)]).fields() {
+		switch key.name() {
 		case "type":
 			e.Type = value.text()
 		case "platform":

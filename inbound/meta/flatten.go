@@ -1,6 +1,8 @@
 package meta
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"time"
 )
@@ -37,12 +39,27 @@ func (o origin) draft(item raw) draft {
 	return draft{origin: o, itemType: TypeUnknown, at: o.at, item: item}
 }
 
+// maxWarnings bounds what a body can make a log and a payload grow to.
+const maxWarnings = 8
+
 func (d *draft) warn(format string, args ...any) {
-	d.warnings = append(d.warnings, fmt.Sprintf(format, args...))
+	if len(d.warnings) < maxWarnings {
+		d.warnings = append(d.warnings, fmt.Sprintf(format, args...))
+	}
+}
+
+func (f *flattener) warn(format string, args ...any) {
+	if len(f.webhook.Warnings) < maxWarnings {
+		f.webhook.Warnings = append(f.webhook.Warnings, fmt.Sprintf(format, args...))
+	}
 }
 
 // emit ends the draft.
 func (f *flattener) emit(d *draft) {
+	if len(f.webhook.Items) == MaxItems {
+		f.webhook.Left++
+		return
+	}
 	if d.key == "" {
 		d.key = hashKey(d.platform, d.asset, d.item)
 		if d.itemType != TypeUnknown {
@@ -71,7 +88,7 @@ func (f *flattener) unknown(o origin, item raw, why string) {
 // request takes {"object":…,"entry":[…]}. A page of examples prints it inside a
 // list, which Parse has opened.
 func (f *flattener) request(top raw) {
-	o := origin{object: top.get("object").text()}
+	o := origin{object: short(top.get("object").text())}
 	o.platform = platformOf(o.object)
 	if f.webhook.Object == "" {
 		f.webhook.Object = o.object
@@ -84,6 +101,19 @@ func (f *flattener) request(top raw) {
 	for e := range entries.elements() {
 		f.entry(o, e)
 	}
+}
+
+// maxNameBytes is beyond any id or name of Meta's.
+const maxNameBytes = 128
+
+// short replaces a name of absurd length by its hash. Each item repeats the names
+// of its entry, so a long one would make a body grow with the square of its size.
+func short(name string) string {
+	if len(name) <= maxNameBytes {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	return "~" + hex.EncodeToString(sum[:])
 }
 
 func platformOf(object string) Platform {
@@ -105,11 +135,11 @@ func (f *flattener) entry(o origin, e raw) {
 		f.unknown(o, e, "the entry is not an object")
 		return
 	}
-	o.asset = e.first("id", "uid").text()
+	o.asset = short(e.first("id", "uid").text())
 	o.at = e.get("time").instant()
 	isKnown, hasField := false, false
-	for name, value := range e.fields() {
-		switch name {
+	for key, value := range e.fields() {
+		switch name := key.name(); name {
 		case "messaging", "standby":
 			for item := range value.elements() {
 				d := o.draft(item)
@@ -126,7 +156,7 @@ func (f *flattener) entry(o origin, e raw) {
 		case "id", "uid", "time", "changed_fields", "hop_context":
 			continue
 		default:
-			f.webhook.Warnings = append(f.webhook.Warnings, fmt.Sprintf("an entry has a member of unknown name: %.64q", name))
+			f.warn("an entry has a member of unknown name: %.64q", name)
 			continue
 		}
 		isKnown = true

@@ -59,7 +59,7 @@ func keyPrefix(dst []byte, platform Platform, asset string) []byte {
 	dst = append(dst, platform...)
 	dst = append(dst, '/')
 	start := len(dst)
-	if dst = appendPart(dst, asset); len(dst)-start > maxAssetBytes {
+	if dst = appendPart(dst, asset); len(dst)-start > maxAssetBytes { // escapes make three bytes of one
 		sum := sha256.Sum256([]byte(asset))
 		dst = hex.AppendEncode(append(dst[:start], '~'), sum[:])
 	}

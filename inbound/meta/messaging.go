@@ -16,9 +16,12 @@ type messaging struct {
 func (f *flattener) messaging(d *draft) {
 	m := d.readMessaging()
 	if m.body == nil {
-		if d.item.isObject() {
+		switch {
+		case d.kind != "":
+			d.warn("there is no type for %.64q", d.kind)
+		case d.item.isObject():
 			d.warn("no member says what happened")
-		} else {
+		default:
 			d.warn("the item is not an object")
 		}
 		f.emit(d)
@@ -33,7 +36,8 @@ func (f *flattener) messaging(d *draft) {
 func (d *draft) readMessaging() messaging {
 	var m messaging
 	var stranger string
-	for name, value := range d.item.fields() {
+	for key, value := range d.item.fields() {
+		name := key.name()
 		switch {
 		case name == "sender":
 			id := value.get("id").text()
@@ -42,26 +46,26 @@ func (d *draft) readMessaging() messaging {
 					m.sender = "ref:" + ref
 				}
 			}
-			d.own = d.own || id != "" && id == d.asset
+			d.own = id != "" && id == d.asset
 		case name == "timestamp":
 			if at := value.instant(); !at.IsZero() {
 				d.at, m.timestamp = at, millis(at)
 			} else {
-				d.warn("timestamp %.64q is not a time", value)
+				d.warn("timestamp %.64q is not a time", value.text())
 			}
 		case name == "recipient":
 		case !isMessagingKind(name):
 			if stranger == "" {
 				stranger = name
 			}
-		case d.kind == "":
+		case d.kind == "" || d.kind == name: // of two of one name the last, as everywhere
 			d.kind, m.body = name, value
 		default:
 			d.warn("the item is a %s and a %s: read as the first", d.kind, name)
 		}
 	}
 	if d.kind == "" {
-		d.kind = stranger
+		d.kind = short(stranger)
 	}
 	return m
 }
@@ -130,7 +134,7 @@ func (d *draft) typeMessaging(m messaging) {
 		d.itemType = TypeReferral
 		d.key = d.origin.key("referral", m.sender, m.timestamp)
 	case "account_linking", "policy_enforcement":
-		d.warn("there is no type for %s", d.kind)
+		d.warn("there is no type for %q", d.kind)
 		d.key = d.origin.key(d.kind, m.sender, m.timestamp)
 	default: // the four of the handover protocol
 		d.itemType = TypeHandover

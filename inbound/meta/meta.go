@@ -81,6 +81,7 @@ const (
 type Webhook struct {
 	Object   string   // as it came: "instagram", "page", …; "" if there was none
 	Items    []Item   // in the order of the body
+	Left     int      // how many more the body holds beyond [MaxItems]
 	Warnings []string // about the body as a whole, for a log
 }
 
@@ -105,6 +106,12 @@ type Item struct {
 	Warnings []string
 }
 
+// MaxItems is how many items Parse returns, ten times what Meta puts into one
+// request. A body of 8 MiB has room for millions of empty ones, each of which
+// becomes a payload and a key of some hundred bytes, and whoever owns an app's
+// secret can sign it.
+const MaxItems = 10_000
+
 // ErrNotJSON is what [Parse] and the Decode functions refuse.
 var ErrNotJSON = errors.New("not JSON")
 
@@ -112,9 +119,9 @@ var ErrNotJSON = errors.New("not JSON")
 // JSON, with an error that wraps [ErrNotJSON]; a body that is JSON but nothing
 // of Meta's is one item of [TypeUnknown]. The items don't share memory with body.
 //
-// Parse does not verify the signature. The number of items is bounded by the
-// size of the body alone: cap what is read (8 MiB suffice for each product).
-// Two items of one body can have the same key, as Meta does repeat itself.
+// Parse does not verify the signature. Cap what is read of a body: 8 MiB suffice
+// for each product. Two items of one body can have the same key, since Meta does
+// repeat itself.
 func Parse(body []byte) (Webhook, error) {
 	if !json.Valid(body) {
 		// Unmarshal says where, before it decodes anything.
@@ -125,8 +132,11 @@ func Parse(body []byte) (Webhook, error) {
 	for top := range raw(body[start:skip(body, start)]).elements() {
 		f.request(top)
 	}
-	if len(f.webhook.Items) == 0 {
-		f.webhook.Warnings = append(f.webhook.Warnings, "the body holds no item")
+	switch {
+	case f.webhook.Left > 0:
+		f.warn("%d items more than %d: only the request itself has them", f.webhook.Left, MaxItems)
+	case len(f.webhook.Items) == 0:
+		f.warn("the body holds no item")
 	}
 	return f.webhook, nil
 }

@@ -20,10 +20,10 @@ import (
 // would be scanned once for each level of nesting.
 type raw []byte
 
-// fields yields the members of an object in their order, null ones left out; of
-// anything else, none.
-func (v raw) fields() iter.Seq2[string, raw] {
-	return func(yield func(string, raw) bool) {
+// fields yields the members of an object in their order, the name and the value,
+// null ones left out; of anything else, none.
+func (v raw) fields() iter.Seq2[raw, raw] {
+	return func(yield func(raw, raw) bool) {
 		if !v.isObject() {
 			return
 		}
@@ -32,7 +32,7 @@ func (v raw) fields() iter.Seq2[string, raw] {
 			key := v[i:keyEnd]
 			i = space(v, space(v, keyEnd)+1) // the colon
 			end := skip(v, i)
-			if value := v[i:end]; value[0] != 'n' && !yield(key.name(), value) {
+			if value := v[i:end]; value[0] != 'n' && !yield(key, value) {
 				return
 			}
 			if i = space(v, end); v[i] == ',' {
@@ -69,7 +69,7 @@ func (v raw) elements() iter.Seq[raw] {
 func (v raw) get(name string) raw {
 	var found raw
 	for key, value := range v.fields() {
-		if key == name {
+		if key.names(name) {
 			found = value
 		}
 	}
@@ -96,6 +96,15 @@ func (v raw) name() string {
 		return strings.ReplaceAll(name, "-", "_")
 	}
 	return name
+}
+
+// names reports whether the name of a member is name, without an allocation for
+// each member that is another one.
+func (v raw) names(name string) bool {
+	if inner := v[1 : len(v)-1]; bytes.IndexByte(inner, '-') < 0 && bytes.IndexByte(inner, '\\') < 0 {
+		return string(inner) == name
+	}
+	return v.name() == name
 }
 
 // text reads a string. A number or a boolean reads as it is written: an id
