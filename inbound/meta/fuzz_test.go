@@ -3,11 +3,14 @@ package meta_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"pgregory.net/rapid"
 
 	"github.com/posthaste-dev/posthaste"
 	"github.com/posthaste-dev/posthaste/inbound/meta"
@@ -40,26 +43,84 @@ func FuzzParse(f *testing.F) {
 	} {
 		f.Add([]byte(body))
 	}
-	f.Fuzz(func(t *testing.T, body []byte) {
-		whole := bytes.Clone(body)
-		webhook, err := meta.Parse(body)
-		if (err == nil) != json.Valid(body) {
-			t.Fatalf("error %v of a body whose validity is %t", err, json.Valid(body))
+	f.Fuzz(func(t *testing.T, body []byte) { checkBody(t, body) })
+}
+
+// Bytes changed at random are seldom JSON, so here the shape is what is random:
+// Meta's words, at any place, with any value.
+func TestParseOfAnyShape(t *testing.T) {
+	words := rapid.SampledFrom(strings.Fields("object entry id uid time messaging standby changes field value sender recipient user_ref timestamp " +
+		"message mid text is_echo is_deleted attachments type payload url reply_to story reaction action read watermark delivery mids postback optin " +
+		"referral pass_thread_control app-roles policy-enforcement policy_enforcement message-edit message_edit num_edit from comment_id created_time " +
+		"verb item messages statuses errors contacts wa_id metadata phone_number_id messaging_product status code dance x\\u002fy"))
+	scalar := rapid.SampledFrom([]string{
+		"null", "true", "0", "1", "-1.5e3", "1700000000", `"1700000000045"`, `"page"`, `"instagram"`, `"whatsapp_business_account"`, `"whatsapp"`,
+		`"feed"`, `"comments"`, `"comment"`, `"mentions"`, `"edited"`, `"story_mention"`, `"a"`, `"\"\\"`, `"\ud83d\ude00\/\u0000"`, "90071992547409931", "[]", "{}",
+	})
+	space := rapid.SampledFrom([]string{"", "", "", " ", "\n\t"})
+	rapid.Check(t, func(t *rapid.T) {
+		var write func(b *bytes.Buffer, depth int)
+		write = func(b *bytes.Buffer, depth int) {
+			shape := rapid.IntRange(0, 9).Draw(t, "shape")
+			b.WriteString(space.Draw(t, "space"))
+			switch n := rapid.IntRange(0, 5).Draw(t, "members"); {
+			case depth == 0 || shape == 0:
+				b.WriteString(scalar.Draw(t, "scalar"))
+			case shape < 4:
+				for i := range n {
+					b.WriteByte("[,"[min(i, 1)])
+					write(b, depth-1)
+				}
+				b.WriteString([]string{"[]", "]"}[min(n, 1)])
+			default:
+				for i := range n {
+					b.WriteByte("{,"[min(i, 1)])
+					fmt.Fprintf(b, "\"%s\"%s:", words.Draw(t, "name"), space.Draw(t, "space"))
+					write(b, depth-1)
+				}
+				b.WriteString([]string{"{}", "}"}[min(n, 1)])
+			}
+			b.WriteString(space.Draw(t, "space"))
 		}
-		if err != nil {
-			return
-		}
-		if want := countItems(readTree(t, body)); len(webhook.Items)+webhook.Left != want {
-			t.Errorf("%d items and %d left, want %d", len(webhook.Items), webhook.Left, want)
-		}
-		clear(body) // the items must not live in it
-		for _, item := range webhook.Items {
-			checkItem(t, whole, item)
-		}
+		var entry bytes.Buffer
+		write(&entry, 6)
+		object := rapid.SampledFrom([]string{"page", "instagram", "whatsapp_business_account", "user"}).Draw(t, "object")
+		checkBody(t, fmt.Appendf(nil, `{"object":%q,"entry":%s}`, object, &entry))
+		var list bytes.Buffer
+		write(&list, 4)
+		name := rapid.SampledFrom([]string{"messaging", "standby", "changes"}).Draw(t, "list")
+		checkBody(t, fmt.Appendf(nil, `{"object":%q,"entry":[{"id":"1","time":1,%q:[%s,{"field":"messages","value":%s}]}]}`, object, name, &list, &list))
 	})
 }
 
-func checkItem(t *testing.T, body []byte, item meta.Item) {
+// tester is a [testing.T] or a [rapid.T].
+type tester interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
+func checkBody(t tester, body []byte) {
+	t.Helper()
+	whole := bytes.Clone(body)
+	webhook, err := meta.Parse(body)
+	if (err == nil) != json.Valid(body) {
+		t.Fatalf("error %v of a body whose validity is %t", err, json.Valid(body))
+	}
+	if err != nil {
+		return
+	}
+	if want := countItems(readTree(t, body)); len(webhook.Items)+webhook.Left != want {
+		t.Errorf("%d items and %d left, want %d, of %s", len(webhook.Items), webhook.Left, want, whole)
+	}
+	clear(body) // the items must not live in it
+	for _, item := range webhook.Items {
+		checkItem(t, whole, item)
+	}
+}
+
+func checkItem(t tester, body []byte, item meta.Item) {
 	t.Helper()
 	if !slices.Contains(types, item.Type) || len(posthaste.ValidateType("type", item.Type)) > 0 {
 		t.Errorf("type %q", item.Type)
@@ -96,13 +157,13 @@ type member struct {
 	value node
 }
 
-func readTree(t *testing.T, body []byte) node {
+func readTree(t tester, body []byte) node {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.UseNumber()
 	return readNode(t, d)
 }
 
-func readNode(t *testing.T, d *json.Decoder) (n node) {
+func readNode(t tester, d *json.Decoder) (n node) {
 	token, err := d.Token()
 	if err != nil {
 		t.Fatal(err)

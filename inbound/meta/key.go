@@ -36,7 +36,7 @@ func dedupKey(platform Platform, asset string, parts ...string) string {
 		key = appendPart(key, part)
 	}
 	if len(key) > posthaste.MaxIdempotencyKeyBytes {
-		return hashedKey(key[:prefix:prefix], "long", key[prefix:])
+		return hashedKey(key[:prefix], "long", key[prefix:])
 	}
 	return string(key)
 }
@@ -46,13 +46,10 @@ func hashKey(platform Platform, asset string, item []byte) string {
 	return hashedKey(keyPrefix(nil, platform, asset), "hash", item)
 }
 
-// hashedKey appends the hash of what to a prefix.
+// hashedKey ends a key with the hash of what, and with how that came about.
 func hashedKey(prefix []byte, how string, what []byte) string {
 	sum := sha256.Sum256(what)
-	key := append(prefix, '/')
-	key = append(key, how...)
-	key = append(key, '/')
-	return string(hex.AppendEncode(key, sum[:]))
+	return string(prefix) + "/" + how + "/" + hex.EncodeToString(sum[:])
 }
 
 func keyPrefix(dst []byte, platform Platform, asset string) []byte {

@@ -82,11 +82,14 @@ func TestParseRefusesOnlyWhatIsNotJSON(t *testing.T) {
 	}
 	for body, items := range map[string]int{
 		"null": 0, "[]": 0, "1": 1, `"x"`: 1, "true": 1, "{}": 1, "[1,2]": 2, `{"entry":[]}`: 0, `{"entry":null}`: 1,
-		`{"entry":[{"id":"1","messaging":[]}]}`: 0, " \n{ } ": 1, `[[{"entry":[]}]]`: 1,
+		`{"entry":[{"id":"1","messaging":[]}]}`: 0, `[[{"entry":[]}]]`: 1,
 	} {
 		webhook, err := meta.Parse([]byte(body))
 		if err != nil || len(webhook.Items) != items {
 			t.Errorf("%q: %d items, error %v; want %d", body, len(webhook.Items), err, items)
+		}
+		if padded, err := meta.Parse([]byte("\n\t " + body + " ")); err != nil || len(padded.Items) != items {
+			t.Errorf("%q between spaces: %d items, error %v; want %d", body, len(padded.Items), err, items)
 		}
 		if items == 0 && len(webhook.Warnings) == 0 {
 			t.Errorf("%q: no item and no warning", body)
@@ -249,7 +252,7 @@ func TestBrokenItemInBatch(t *testing.T) {
 func TestTexts(t *testing.T) {
 	chat := metatest.Chat{Account: "1", Customer: "2"}
 	for _, text := range []string{
-		"", "😀👩‍👩‍👧‍👦", "שלום עולם ‏", "مرحبا", `"\/\\"` + "\t\n", "</script><!--", "\u2028\u2029", strings.Repeat("😀é/", 16<<10),
+		"", "😀👩‍👩‍👧‍👦", "שלום עולם \u200f", "مرحبا", `"\/\\"` + "\t\n", "</script><!--", "\u2028\u2029", strings.Repeat("😀é/", 16<<10),
 	} {
 		item := only(t, metatest.Encode("page", metatest.Messaging("1", time.UnixMilli(1700000000000), chat.Text(time.UnixMilli(1700000000000), "m", text))))
 		message, err := meta.DecodeMessage(item.Payload)
