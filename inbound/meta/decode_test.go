@@ -258,6 +258,15 @@ func TestPayloadKeepsBytes(t *testing.T) {
 	}
 }
 
+// Of two members of one name the last counts, for the type, the key and the view.
+func TestMemberTwice(t *testing.T) {
+	item := only(t, []byte(`{"object":"page","entry":[{"id":"1","messaging":[{"message":{"mid":"a","is_echo":true},"message":{"mid":"b"}}]}]}`))
+	message, err := meta.DecodeMessage(item.Payload)
+	if err != nil || message.MID != "b" || item.Type != meta.TypeMessage || item.Key != "facebook/1/message/b" {
+		t.Errorf("%+v, %+v, error %v", item, message, err)
+	}
+}
+
 func TestDecodeRefuses(t *testing.T) {
 	for _, payload := range []string{"", "{", "null", "[]", `"x"`, "{}", `{"type":"meta.unknown"}`, `{"type":7}`} {
 		if found, errs := view([]byte(payload)); found != nil {
