@@ -267,6 +267,16 @@ func TestMemberTwice(t *testing.T) {
 	}
 }
 
+// Where neither the account nor the author is named, they are not the same.
+func TestNobodyIsNotTheAccount(t *testing.T) {
+	for _, entry := range []string{`{"field":"comments","value":{"id":"c"}}`, `{"messaging":[{"sender":{},"message":{"mid":"a"}}]}`} {
+		item := only(t, []byte(`{"object":"page","entry":[`+entry+`]}`))
+		if e, err := meta.DecodeEnvelope(item.Payload); err != nil || e.Own {
+			t.Errorf("%s: own %t, error %v", entry, e.Own, err)
+		}
+	}
+}
+
 func TestDecodeRefuses(t *testing.T) {
 	for _, payload := range []string{"", "{", "null", "[]", `"x"`, "{}", `{"type":"meta.unknown"}`, `{"type":7}`} {
 		if found, errs := view([]byte(payload)); found != nil {
