@@ -17,23 +17,33 @@ import (
 // nowhere took the places of real work.
 const claimRounds = 8
 
-// The list of endpoints is the gate: one that may not be attempted isn't in it,
-// and its backlog costs nothing. A hint is judged by the delivery as the
+// The backlog of an endpoint that may not be attempted costs nothing: it isn't in the
+// list, or its gate says so. A hint is judged by the delivery as the
 // statement's snapshot has it: what made the hint set the delivery's due_at in
 // the same transaction, and what changed that since has removed the hint or
 // holds it locked. Deliveries are changed in the order of their ids, as
 // everywhere: even a change that comes too late locks the row that it finds.
 const claimSQL = `
 with ` + fenceSQL + `,
+wanted as materialized (
+	select w.*, not w.ignores and exists (
+		select from gates g where g.endpoint = w.endpoint and (g.breaker <> 0 or g.retry_after_until > $6::int8)) as shut
+	from unnest($3::int4[], $4::int4[], $5::int8[], $7::bool[]) w (endpoint, cap, from_at, ignores)),
 picked as materialized (
 	select q.*
-	from unnest($3::int4[], $4::int4[], $5::int8[]) w (endpoint, cap, from_at)
+	from wanted w
 	cross join lateral (
 		select u.ctid as hint, u.endpoint, u.due_at, u.delivery from due u
 		where u.endpoint = w.endpoint and u.due_at between w.from_at and $6::int8 and u.owner = 0
 		order by u.endpoint, u.due_at, u.delivery
 		limit w.cap for update skip locked) q
-	where exists (select from fence)),
+	where exists (select from fence) and not w.shut),` + claimTail + `
+select (select count(*) from fence), (select count(*) from dropped), (select array_agg(endpoint) from wanted where shut), l.*
+from (values (1)) one left join leased l on true`
+
+// claimTail is the part of a statement that leases for the epoch $1 what its CTE
+// picked has: due rows, locked. It drops those that lead nowhere.
+const claimTail = `
 judged as materialized (
 	select k.hint, k.due_at, d.*, coalesce(d.state = 0 and d.due_at_of = k.due_at, false) as true_hint
 	from picked k left join lateral (
@@ -51,9 +61,7 @@ taken as (
 	update due set owner = $1 where ctid = any (array (select hint from leased))),
 dropped as (
 	delete from due where ctid = any (array (select hint from judged where not true_hint))
-	returning 1)
-select (select count(*) from fence), (select count(*) from dropped), l.*
-from (values (1)) one left join leased l on true`
+	returning 1)`
 
 // newerSQL lists the tenants whose routing is newer than the caller's.
 const newerSQL = `
@@ -67,25 +75,39 @@ func (db *DB) Claim(ctx context.Context, p store.ClaimParams) (store.Claimed, er
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	var claimed store.Claimed
+	var shut []store.EndpointNo
 	want := p.Want
 	for round := range claimRounds {
-		leases, newer, dropped, err := db.claim(ctx, p, want)
+		got, dropped, err := db.claim(ctx, p, want)
 		if err != nil && round > 0 {
 			break // what the rounds before took is taken; the next call will tell
 		}
 		if err != nil {
 			return store.Claimed{}, fail(fmt.Sprintf("claim work of %d endpoints", len(p.Want)), err)
 		}
-		claimed.Leases = append(claimed.Leases, leases...)
-		claimed.Newer = newer
-		if want = unsatisfied(want, leases); dropped == 0 || len(want) == 0 {
+		claimed.Leases = append(claimed.Leases, got.Leases...)
+		claimed.Newer = got.Newer
+		for _, g := range got.Shut {
+			shut = append(shut, g.Endpoint)
+		}
+		if want = unsatisfied(want, got.Leases); dropped == 0 || len(want) == 0 {
 			break
 		}
 	}
-	slices.SortFunc(claimed.Leases, func(a, b store.Lease) int {
+	sortLeases(claimed.Leases)
+	if len(shut) > 0 {
+		slices.Sort(shut)
+		// What was leased is to be told of, whatever becomes of this: the next call will tell.
+		claimed.Shut, _ = db.Gates(ctx, slices.Compact(shut))
+	}
+	return claimed, nil
+}
+
+// sortLeases puts leases in the order of the due rows that they were claimed by.
+func sortLeases(leases []store.Lease) {
+	slices.SortFunc(leases, func(a, b store.Lease) int {
 		return cmp.Or(cmp.Compare(a.Endpoint, b.Endpoint), a.DueAt.Compare(b.DueAt), a.Delivery.Compare(b.Delivery))
 	})
-	return claimed, nil
 }
 
 // unsatisfied returns what is still wanted after leases were taken.
@@ -104,36 +126,44 @@ func unsatisfied(want []store.ClaimWant, leases []store.Lease) (rest []store.Cla
 	return rest
 }
 
-func (db *DB) claim(ctx context.Context, p store.ClaimParams, want []store.ClaimWant) (leases []store.Lease, newer []store.TenantVersion, dropped uint64, err error) {
-	endpoint, limit, from := int4Column(len(want)), int4Column(len(want)), int8Column(len(want))
+// claim is one round. Of the gates that are shut it names the endpoints.
+func (db *DB) claim(ctx context.Context, p store.ClaimParams, want []store.ClaimWant) (got store.Claimed, dropped uint64, err error) {
+	n := len(want)
+	endpoint, limit, from, ignores := int4Column(n), int4Column(n), int8Column(n), boolColumn(n)
 	for _, w := range want {
 		endpoint.int4(int32(w.Endpoint))
 		limit.int4(int32(w.Cap))
 		from.time(w.From)
+		ignores.bool(w.IgnoreGate)
 	}
 	fenced := false
 	batch := &pgx.Batch{}
-	batch.Queue(claimSQL, int32(p.Epoch), freshMicros, endpoint, limit, from, micros(p.Now)).Query(func(rows pgx.Rows) error {
+	batch.Queue(claimSQL, int32(p.Epoch), freshMicros, endpoint, limit, from, micros(p.Now), ignores).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			raw := rows.RawValues()
 			fenced = binary.BigEndian.Uint64(raw[0]) == 0
 			dropped = binary.BigEndian.Uint64(raw[1])
-			if raw[2] != nil {
-				leases = append(leases, readLease(raw[2:]))
+			if len(got.Shut) == 0 { // the same in every row
+				eachElement(raw[2], func(v []byte) {
+					got.Shut = append(got.Shut, store.Gate{Endpoint: store.EndpointNo(binary.BigEndian.Uint32(v))})
+				})
+			}
+			if raw[3] != nil {
+				got.Leases = append(got.Leases, readLease(raw[3:]))
 			}
 		}
 		return rows.Err()
 	})
 	if len(p.Tenants) > 0 {
-		queueNewer(batch, p.Tenants, &newer)
+		queueNewer(batch, p.Tenants, &got.Newer)
 	}
 	if err := db.hot.Run(ctx, batch); err != nil {
-		return nil, nil, 0, err
+		return store.Claimed{}, 0, err
 	}
 	if fenced {
-		return nil, nil, 0, store.ErrFenced
+		return store.Claimed{}, 0, store.ErrFenced
 	}
-	return leases, newer, dropped, nil
+	return got, dropped, nil
 }
 
 func queueNewer(batch *pgx.Batch, known []store.TenantVersion, newer *[]store.TenantVersion) {

@@ -65,10 +65,13 @@ func (c *column) uuid(v [16]byte) {
 	c.buf = append(c.buf, v[:]...)
 }
 
-// flag adds a boolean as the byte that stands for it.
-func (c *column) flag(v byte) {
+func (c *column) bool(v bool) {
 	c.length(1)
-	c.buf = append(c.buf, v)
+	if v {
+		c.buf = append(c.buf, 1)
+	} else {
+		c.buf = append(c.buf, 0)
+	}
 }
 
 func (c *column) durationOrNone(d time.Duration) {

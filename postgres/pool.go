@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -211,16 +210,11 @@ func (t *transaction) answer() (pgx.Rows, error) {
 }
 
 // end reads what is left of the answers, the commit's too, and gives the
-// connection back. A transaction that failed is rolled back: the connection would
-// be closed otherwise, and by the pooler the session behind it.
+// connection back. A transaction that failed is rolled back.
 func (t *transaction) end() error {
 	defer t.conn.Release()
 	err := t.results.Close()
-	if pg := t.conn.Conn().PgConn(); !pg.IsClosed() && pg.TxStatus() != 'I' {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second) // the call's may be over
-		defer cancel()
-		_, _ = t.conn.Exec(ctx, "rollback") // if not, Release closes the connection
-	}
+	rollBack(t.conn)
 	return err
 }
 

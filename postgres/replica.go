@@ -16,7 +16,7 @@ import (
 
 const (
 	registerSQL = `
-insert into replicas (name, beat_at, low_water) values ($1, ` + clockSQL + `, $2)
+insert into replicas (name, beat_at, low_water, delivers) values ($1, ` + clockSQL + `, $2, $3)
 returning epoch, beat_at`
 
 	// Whoever is registered under the name of the caller is dead, since the
@@ -73,20 +73,20 @@ func register(ctx context.Context, tx pgx.Tx, p store.RegisterParams) (store.Reg
 	}
 	slices.Sort(made.Endpoints)
 	made.Endpoints = slices.Compact(made.Endpoints)
-	err = tx.QueryRow(ctx, registerSQL, p.Name, [16]byte(p.LowWater)).Scan((*int32)(&made.Epoch), &now)
+	err = tx.QueryRow(ctx, registerSQL, p.Name, [16]byte(p.LowWater), p.Delivers).Scan((*int32)(&made.Epoch), &now)
 	made.Now = timeAt(now)
 	return made, err
 }
 
 const beatSQL = `
 with mine as (
-	update replicas set beat_at = ` + clockSQL + `, low_water = greatest(low_water, $2), busy = not $3
+	update replicas set beat_at = ` + clockSQL + `, low_water = greatest(low_water, $2), busy = not $3, delivers = $4
 	where epoch = $1
-	returning epoch, name, busy, beat_at, low_water)
+	returning epoch, name, busy, delivers, beat_at, low_water)
 select * from (
 	select * from mine
 	union all
-	select epoch, name, busy, beat_at, low_water from replicas where epoch <> $1 and exists (select from mine)) r
+	select epoch, name, busy, delivers, beat_at, low_water from replicas where epoch <> $1 and exists (select from mine)) r
 order by epoch`
 
 // Beat implements store.Replicas.
@@ -95,10 +95,10 @@ func (db *DB) Beat(ctx context.Context, p store.BeatParams) (store.Beat, error) 
 	defer cancel()
 	var beat store.Beat
 	batch := &pgx.Batch{}
-	batch.Queue(beatSQL, int32(p.Epoch), [16]byte(p.LowWater), p.Idle).Query(func(rows pgx.Rows) error {
+	batch.Queue(beatSQL, int32(p.Epoch), [16]byte(p.LowWater), p.Idle, p.Delivers).Query(func(rows pgx.Rows) error {
 		var r store.Replica
 		var at int64
-		_, err := pgx.ForEachRow(rows, []any{(*int32)(&r.Epoch), &r.Name, &r.Busy, &at, (*[16]byte)(&r.LowWater)}, func() error {
+		_, err := pgx.ForEachRow(rows, []any{(*int32)(&r.Epoch), &r.Name, &r.Busy, &r.Delivers, &at, (*[16]byte)(&r.LowWater)}, func() error {
 			r.BeatAt = timeAt(at)
 			beat.Replicas = append(beat.Replicas, r)
 			if r.Epoch == p.Epoch {
@@ -110,6 +110,11 @@ func (db *DB) Beat(ctx context.Context, p store.BeatParams) (store.Beat, error) 
 	})
 	if len(p.Tenants) > 0 {
 		queueNewer(batch, p.Tenants, &beat.Newer)
+	}
+	if !p.Gates.IsZero() {
+		batch.Queue(changedGatesSQL, micros(p.Gates.Add(-changedAgain))).Query(func(rows pgx.Rows) error {
+			return readGates(rows, &beat.Gates)
+		})
 	}
 	err := db.hot.Run(ctx, batch)
 	if err == nil && len(beat.Replicas) == 0 {

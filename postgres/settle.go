@@ -154,11 +154,7 @@ func settleArgs(p store.SettleParams, places []int) []any {
 		epoch.int4(int32(s.Lease.Epoch))
 		number.int4(int32(s.Lease.Number))
 		due.time(s.Lease.DueAt)
-		if s.Attempt != nil {
-			tried.flag(1)
-		} else {
-			tried.flag(0)
-		}
+		tried.bool(s.Attempt != nil)
 		state.int2(int16(s.State))
 		failures.int2(int16(s.Failures))
 		next.int8(nextDue(s, p.Now))

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/internal/gate"
 	"github.com/posthaste-dev/posthaste/internal/store"
 )
 
@@ -19,6 +20,14 @@ func (db *DB) Claim(ctx context.Context, p store.ClaimParams) (store.Claimed, er
 			return err
 		}
 		for _, w := range p.Want {
+			g, _, err := readGate(c, w.Endpoint)
+			if err != nil {
+				return err
+			}
+			if !w.IgnoreGate && (g.Breaker != gate.Closed || g.RetryAfterUntil.After(p.Now)) {
+				out.Shut = append(out.Shut, g)
+				continue
+			}
 			if out.Leases, err = claimEndpoint(c, p, w, out.Leases); err != nil {
 				return err
 			}

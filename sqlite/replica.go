@@ -12,7 +12,7 @@ import (
 const (
 	sqlEpochs      = `SELECT epoch FROM replicas ORDER BY epoch`
 	sqlBusyEpochs  = `SELECT epoch FROM replicas WHERE busy = 1 ORDER BY epoch`
-	sqlAddReplica  = `INSERT INTO replicas (name, busy, beat_at, low_water) VALUES (?1, 1, ?2, ?3)`
+	sqlAddReplica  = `INSERT INTO replicas (name, busy, delivers, beat_at, low_water) VALUES (?1, 1, ?4, ?2, ?3)`
 	sqlDropReplica = `DELETE FROM replicas WHERE epoch = ?1`
 )
 
@@ -40,7 +40,7 @@ func (db *DB) Register(ctx context.Context, p store.RegisterParams) (store.Regis
 		}
 		slices.Sort(out.Endpoints)
 		out.Endpoints = slices.Compact(out.Endpoints)
-		if _, err := c.exec(sqlAddReplica, p.Name, out.Now, p.LowWater); err != nil {
+		if _, err := c.exec(sqlAddReplica, p.Name, out.Now, p.LowWater, p.Delivers); err != nil {
 			return err
 		}
 		out.Epoch = store.Epoch(c.LastInsertRowID())
@@ -53,16 +53,20 @@ func (db *DB) Register(ctx context.Context, p store.RegisterParams) (store.Regis
 }
 
 const (
-	sqlBeat     = `UPDATE replicas SET busy = ?4, beat_at = ?2, low_water = max(low_water, ?3) WHERE epoch = ?1`
-	sqlReplicas = `SELECT epoch, name, busy, beat_at, low_water FROM replicas ORDER BY epoch`
+	sqlBeat     = `UPDATE replicas SET busy = ?4, delivers = ?5, beat_at = ?2, low_water = max(low_water, ?3) WHERE epoch = ?1`
+	sqlReplicas = `SELECT epoch, name, busy, beat_at, low_water, delivers FROM replicas ORDER BY epoch`
 )
+
+// changedAgain is how far before the time asked for gates that changed are told of
+// again, as promised; with one writer there is no need.
+const changedAgain = 5 * time.Second
 
 // Beat implements store.Replicas.
 func (db *DB) Beat(ctx context.Context, p store.BeatParams) (store.Beat, error) {
 	var out store.Beat
 	err := db.write(ctx, "beat", func(c *conn) error {
 		out = store.Beat{Now: db.now()}
-		n, err := c.exec(sqlBeat, p.Epoch, out.Now, p.LowWater, !p.Idle)
+		n, err := c.exec(sqlBeat, p.Epoch, out.Now, p.LowWater, !p.Idle, p.Delivers)
 		if err != nil {
 			return err
 		}
@@ -74,10 +78,13 @@ func (db *DB) Beat(ctx context.Context, p store.BeatParams) (store.Beat, error) 
 				return err
 			}
 			out.Replicas = append(out.Replicas, store.Replica{
-				Epoch: r.epoch(0), Name: r.ColumnText(1), Busy: r.ColumnInt(2) == 1, BeatAt: r.at(3), LowWater: r.id(4),
+				Epoch: r.epoch(0), Name: r.ColumnText(1), Busy: r.ColumnInt(2) == 1, BeatAt: r.at(3), LowWater: r.id(4), Delivers: r.ColumnInt(5) == 1,
 			})
 		}
-		out.Newer, err = newerRouting(c, p.Tenants)
+		if out.Newer, err = newerRouting(c, p.Tenants); err != nil || p.Gates.IsZero() {
+			return err
+		}
+		out.Gates, err = listGates(c, sqlChangedGates, p.Gates.Add(-changedAgain))
 		return err
 	})
 	if err != nil {

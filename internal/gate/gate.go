@@ -153,13 +153,13 @@ func (s State) Take(p Policy, now time.Time, taken []Taken) (State, []Start, []T
 	}
 	starts := make([]Start, len(taken))
 	for i, t := range taken {
-		start := Start{}
-		if p.Limit != nil {
-			start = limitOf(*p.Limit).next(&s.Slot, now)
-		}
+		start, from := Start{}, now
 		if p.RetryRPS > 0 && t.Retry {
-			r := retryLimit(p).next(&s.RetrySlot, now)
-			start = laterOf(start, r)
+			start = retryLimit(p).next(&s.RetrySlot, now)
+			from = start.At // so that no slot below is used later than it says
+		}
+		if p.Limit != nil {
+			start = laterOf(start, limitOf(*p.Limit).next(&s.Slot, from))
 		}
 		if s.Probing(p) {
 			start.Latest = earlier(start.Latest, now.Add(MaxProbeWait))
@@ -169,15 +169,12 @@ func (s State) Take(p Policy, now time.Time, taken []Taken) (State, []Start, []T
 	return s, starts, moves
 }
 
+// laterOf returns the start that b allows after a, as late as each of them may be.
 func laterOf(a, b Start) Start {
-	if b.At.After(a.At) {
-		a.At = b.At
+	if a.At.IsZero() {
+		return b
 	}
-	a.Latest = earlier(a.Latest, b.Latest)
-	if !a.Latest.IsZero() && a.Latest.Before(a.At) {
-		a.Latest = a.At
-	}
-	return a
+	return Start{At: b.At, Latest: b.At.Add(min(a.Latest.Sub(a.At), b.Latest.Sub(b.At)))}
 }
 
 func earlier(a, b time.Time) time.Time {

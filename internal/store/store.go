@@ -3,7 +3,7 @@
 // storetest, holds both to it.
 //
 // The tables events, deliveries and attempts are the truth. due and dead are
-// indexes that can be rebuilt from it, and replicas can be emptied: nothing is
+// indexes that can be rebuilt from it, and replicas and gates can be emptied: nothing is
 // lost by it. Every state change is one conditional update whose row count is
 // the answer; no lock in the program decides between replicas.
 //
@@ -80,6 +80,8 @@ type Store interface {
 	Replicas
 	Acceptance
 	Delivery
+	Gates
+	Skipping
 	Repair
 	Upkeep
 	Tenants

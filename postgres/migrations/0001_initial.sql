@@ -1,7 +1,7 @@
 -- The tables of Posthaste on PostgreSQL 15 and newer.
 --
 -- events, deliveries and attempts are the truth. due and dead are indexes that
--- can be rebuilt from it, and replicas can be emptied: nothing is lost by it.
+-- can be rebuilt from it, and replicas and gates can be emptied: nothing is lost by it.
 --
 -- Times are whole microseconds since 1970 UTC, 0 for none, so that no session's
 -- time zone matters. Ids are UUIDv7: a delivery's id is its event's id with the
@@ -152,6 +152,7 @@ create table due (
     owner    int4 not null default 0,
     due_at   int8 not null,
     delivery uuid not null,
+    try_at   int8 not null default 0, -- at an ordered endpoint, where due_at is a position: not before
     primary key (endpoint, due_at, delivery)
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 500,
         autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.05);
@@ -169,9 +170,30 @@ create table replicas (
     epoch     int4 generated always as identity primary key, -- never used twice
     name      text not null,
     busy      bool not null default true,
+    delivers  bool not null default false, -- makes attempts
     beat_at   int8 not null, -- by this database's clock
     low_water uuid not null  -- every older delivery that it owns has a row in due
 ) with (fillfactor = 50, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
+
+-- How the gates of endpoints stand, those that ever differed from an open way. May be
+-- emptied: every gate is open then. What changes often, the slots of rate limits,
+-- leaves changed_at alone, and so is a heap-only update.
+create table gates (
+    endpoint          int4 primary key,
+    breaker           int2 not null default 0, -- 0 closed, 1 open, 2 half-open
+    failures          int4 not null default 0, -- transient ones in a row
+    openings          int4 not null default 0, -- since it was closed
+    probe_number      int4 not null default 0,
+    probe             uuid not null default '00000000-0000-0000-0000-000000000000', -- the attempt that decides while it is half-open
+    open_until        int8 not null default 0,
+    closed_at         int8 not null default 0,
+    retry_after_until int8 not null default 0,
+    failing_since     int8 not null default 0,
+    slot              int8 not null default 0, -- the next regular time of an attempt
+    retry_slot        int8 not null default 0, -- and of a retry
+    changed_at        int8 not null default 0  -- by this database's clock; 0: never
+) with (fillfactor = 50, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
+create index changed_gates on gates (changed_at);
 
 -- One row: ids up to it may be gone, so no replay or resend begins there.
 create table horizon (

@@ -1,7 +1,7 @@
 -- The tables of Posthaste on SQLite.
 --
 -- events, deliveries and attempts are the truth; due and dead are indexes of it
--- that can be rebuilt, and replicas can be emptied: nothing is lost by it.
+-- that can be rebuilt, and replicas and gates can be emptied: nothing is lost by it.
 --
 -- Ids are 16 bytes, times whole microseconds since 1970 in UTC, 0 for none.
 -- states:   0 pending, 1 delivered, 2 dead
@@ -117,6 +117,7 @@ CREATE TABLE due (
   due_at   INTEGER NOT NULL,
   delivery BLOB    NOT NULL,
   owner    INTEGER NOT NULL DEFAULT 0,
+  try_at   INTEGER NOT NULL DEFAULT 0, -- at an ordered endpoint, where due_at is a position: not before
   PRIMARY KEY (endpoint, due_at, delivery)
 ) WITHOUT ROWID;
 
@@ -153,9 +154,29 @@ CREATE TABLE replicas (
   epoch     INTEGER PRIMARY KEY AUTOINCREMENT, -- never used again
   name      TEXT    NOT NULL,
   busy      INTEGER NOT NULL,
+  delivers  INTEGER NOT NULL DEFAULT 0, -- makes attempts
   beat_at   INTEGER NOT NULL,
   low_water BLOB    NOT NULL
 );
+
+-- How the gates of endpoints stand, those that ever differed from an open way. May be
+-- emptied: every gate is open then. breaker: 0 closed, 1 open, 2 half-open
+CREATE TABLE gates (
+  endpoint          INTEGER PRIMARY KEY,
+  breaker           INTEGER NOT NULL,
+  failures          INTEGER NOT NULL, -- transient ones in a row
+  openings          INTEGER NOT NULL, -- since it was closed
+  open_until        INTEGER NOT NULL,
+  probe             BLOB    NOT NULL, -- the attempt that decides while it is half-open
+  probe_number      INTEGER NOT NULL,
+  closed_at         INTEGER NOT NULL,
+  retry_after_until INTEGER NOT NULL,
+  failing_since     INTEGER NOT NULL,
+  slot              INTEGER NOT NULL, -- the next regular time of an attempt
+  retry_slot        INTEGER NOT NULL, -- and of a retry
+  changed_at        INTEGER NOT NULL
+);
+CREATE INDEX gates_changed ON gates (changed_at);
 
 -- Replays and resends of events at or below it are refused, so that retention
 -- can delete what it found finished.

@@ -30,8 +30,8 @@ type Database struct {
 	// then left out by design: the contract says that they cannot happen there.
 	SingleReplica bool
 
-	// Wipe deletes every row of one of the disposable tables: "due", "dead" or
-	// "replicas".
+	// Wipe deletes every row of one of the disposable tables: "due", "dead",
+	// "replicas" or "gates".
 	Wipe func(t *testing.T, table string)
 
 	// AgeBeat sets beat_at of an epoch's row back.
@@ -82,6 +82,9 @@ func Run(t *testing.T, open func(t *testing.T) Database) {
 		{"AcceptRace", acceptRaceCases},
 		{"Claim", claimCases},
 		{"Settle", settleCases},
+		{"Gate", gateCases},
+		{"Through", throughCases},
+		{"Skip", skipCases},
 		{"Late", lateCases},
 		{"Bytes", bytesCases},
 		{"Revoke", revokeCases},
