@@ -71,3 +71,16 @@ func (l limit) fit(slot, now time.Time, want int) (int, time.Time) {
 	}
 	return want, time.Time{}
 }
+
+// Lateness returns by how much an attempt may start after its time under the policy's
+// limits; 0 where there is none.
+func (p Policy) Lateness() time.Duration {
+	var most time.Duration
+	if p.Limit != nil {
+		most = limitOf(*p.Limit).lateness
+	}
+	if p.RetryRPS > 0 && (most == 0 || minLateness < most) {
+		most = minLateness
+	}
+	return most
+}

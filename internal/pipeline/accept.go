@@ -224,15 +224,19 @@ func (p *Pipeline) reserve(s *submission) {
 	if !p.cfg.Roles.Deliver || len(s.targets) > bigFanOut || p.load.overburdened() {
 		return
 	}
+	now := p.clock.Now()
 	for i, e := range s.targets {
-		s.leased[i] = e.open() && p.lanes.reserve(e.row.No, e.row.MaxInFlight, 1) == 1
+		if e.open() && p.plain(e, now) {
+			room := kind{born: true, besideDue: p.agenda.isReady(e.row.No)}
+			s.leased[i] = p.lanes.reserve(e.row.No, p.slotsFor(e), 1, room) == 1
+		}
 	}
 }
 
 func (p *Pipeline) unreserve(s *submission) {
 	for i, leased := range s.leased {
 		if leased {
-			p.lanes.unreserve(s.targets[i].row.No, 1)
+			p.lanes.unreserve(s.targets[i].row.No, 1, kind{born: true})
 		}
 	}
 	s.leased = nil
@@ -250,7 +254,7 @@ func (p *Pipeline) acceptParams(batch []*submission) store.AcceptParams {
 			Deliveries: make([]store.NewDelivery, len(s.targets)),
 		}
 		for j, e := range s.targets {
-			d := store.NewDelivery{Endpoint: e.row.No, Leased: s.leased[j], ExpiresAt: e.deadlineOf(now)}
+			d := store.NewDelivery{Endpoint: e.row.No, Leased: s.leased[j], Ordered: e.ordered(), ExpiresAt: e.deadlineOf(now)}
 			if !d.Leased {
 				d.DueAt = now
 			}
@@ -270,7 +274,7 @@ func (p *Pipeline) accepted(batch []*submission, params store.AcceptParams, got 
 		switch {
 		case a.Stored:
 			items = append(items, p.bornLeased(s, params.Events[i], params.Epoch)...)
-			p.noteBornDue(s, params.Events[i], params.Now)
+			p.noteBornDue(s, params.Events[i])
 			p.metrics.Accepted.WithLabelValues("stored").Inc()
 		case a.ID == s.event.ID: // an earlier run of this batch stored it
 			items = append(items, p.recovered(s, a)...)
@@ -312,7 +316,7 @@ func (p *Pipeline) bornLeased(s *submission, ev store.NewEvent, epoch store.Epoc
 		if !d.Leased {
 			continue
 		}
-		items = append(items, &item{event: &s.event, entry: s.entry, lease: store.Lease{
+		items = append(items, &item{event: &s.event, entry: s.entry, born: true, lease: store.Lease{
 			Delivery: s.event.ID.Delivery(uint32(i + 1)), Tenant: s.Tenant.No, Endpoint: d.Endpoint,
 			Epoch: epoch, Number: 1, ExpiresAt: d.ExpiresAt,
 		}})
@@ -332,19 +336,18 @@ func (p *Pipeline) recovered(s *submission, a store.AcceptedEvent) []*item {
 			continue
 		}
 		p.lanes.force(lease.Endpoint, p.slotsOf(lease.Endpoint))
-		items = append(items, &item{lease: lease, event: &s.event, entry: s.entry})
+		items = append(items, &item{lease: lease, event: &s.event, entry: s.entry, born: true})
 	}
 	p.ledger.hold(s.entry, len(items))
 	return items
 }
 
 // noteBornDue tells the sweep, here and on other replicas, of work that found no room.
-func (p *Pipeline) noteBornDue(s *submission, ev store.NewEvent, now time.Time) {
+func (p *Pipeline) noteBornDue(s *submission, ev store.NewEvent) {
 	for i, d := range ev.Deliveries {
 		if !d.Leased && s.targets[i].open() {
 			p.metrics.Spilled.Inc()
-			p.agenda.note(d.Endpoint, now, now)
-			p.waker.wake(d.Endpoint)
+			p.noteDue(s.targets[i])
 		}
 	}
 }

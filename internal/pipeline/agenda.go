@@ -3,6 +3,7 @@ package pipeline
 import (
 	"container/heap"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/posthaste-dev/posthaste/internal/store"
@@ -15,12 +16,13 @@ import (
 // minute, 1 s within an hour, then 1 min), so that a million waiting retries
 // cost a bounded number of entries.
 type agenda struct {
-	now     func() time.Time // the database's clock
-	mu      sync.Mutex
-	buckets map[int64]map[store.EndpointNo]struct{} // by the bucket's end, µs
-	order   int64Heap
-	ready   map[store.EndpointNo]*readyWork
-	changed chan struct{} // one token: something became due, or nearer
+	now        func() time.Time // the database's clock
+	mu         sync.Mutex
+	buckets    map[int64]map[store.EndpointNo]struct{} // by the bucket's end, µs
+	order      int64Heap
+	ready      map[store.EndpointNo]*readyWork
+	readyCount atomic.Int64
+	changed    chan struct{} // one token: something became due, or nearer
 }
 
 // readyWork is an endpoint with work that is due now.
@@ -60,6 +62,7 @@ func (a *agenda) note(endpoint store.EndpointNo, at, now time.Time) {
 			w.again = true
 		} else {
 			a.ready[endpoint] = &readyWork{}
+			a.readyCount.Store(int64(len(a.ready)))
 			poke(a.changed)
 		}
 		return
@@ -91,6 +94,7 @@ func (a *agenda) due(now time.Time) ([]store.EndpointNo, time.Time) {
 		}
 		delete(a.buckets, end)
 	}
+	a.readyCount.Store(int64(len(a.ready)))
 	out := make([]store.EndpointNo, 0, len(a.ready))
 	for ep := range a.ready {
 		out = append(out, ep)
@@ -131,11 +135,22 @@ func (a *agenda) claimed(endpoint store.EndpointNo, last time.Time, began time.T
 	case w == nil:
 	case exhausted && began.IsZero() && !w.again:
 		delete(a.ready, endpoint)
+		a.readyCount.Store(int64(len(a.ready)))
 	case exhausted:
 		w.floor, w.floorFrom = time.Time{}, uptime()
 	case last.After(w.floor):
 		w.floor = last
 	}
+}
+
+// isReady reports whether an endpoint is known to have work whose time has come.
+func (a *agenda) isReady(endpoint store.EndpointNo) bool {
+	if a.readyCount.Load() == 0 { // the usual case
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.ready[endpoint] != nil
 }
 
 // idle reports whether nothing is known to be due now.
@@ -152,6 +167,7 @@ func (a *agenda) drop(endpoint store.EndpointNo) {
 	defer a.mu.Unlock()
 	if w := a.ready[endpoint]; w != nil && !w.again {
 		delete(a.ready, endpoint)
+		a.readyCount.Store(int64(len(a.ready)))
 	}
 }
 

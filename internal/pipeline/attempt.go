@@ -3,7 +3,6 @@ package pipeline
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -42,7 +41,8 @@ type outcome struct {
 	item       *item
 	endpoint   *endpoint // nil if the work never came that far
 	settlement store.Settlement
-	moved      bool // set once recorded: the delivery was still ours to move
+	retryAfter time.Duration // what the answer asked for
+	moved      bool          // set once recorded: the delivery was still ours to move
 }
 
 // work runs one attempt of an item and hands its outcome on. It is what the
@@ -105,13 +105,18 @@ func (p *Pipeline) guard(l *loaded) *verdict {
 	if current := p.routing.current(l.lease.Endpoint); current != nil {
 		l.endpoint = current
 	}
+	now := p.clock.Now()
 	switch e := l.endpoint; {
 	case e == nil || e.deleted():
 		return &verdict{state: posthaste.StateDead, reason: posthaste.ReasonEndpointDeleted}
-	case !l.lease.ExpiresAt.After(p.clock.Now()):
+	case !l.lease.ExpiresAt.After(now):
 		return &verdict{state: posthaste.StateDead, reason: posthaste.ReasonExpired}
 	case !e.open():
 		return &verdict{why: "endpoint closed"}
+	case !p.mayStart(e, l.lease, now):
+		return &verdict{why: "gate closed"}
+	case l.latest != 0 && uptime() > l.latest:
+		return &verdict{why: "slot missed"}
 	case uptime()-l.queuedAt > maxLaneWait:
 		return &verdict{why: "waited too long"}
 	}
@@ -144,6 +149,7 @@ func (p *Pipeline) classify(s sent) outcome {
 		EndpointVersion: s.endpoint.row.Version, Replica: p.cfg.Replica, ResponseHeaders: r.Headers, ResponseBody: r.Body,
 	}
 	out := store.Settlement{Lease: lease, Attempt: a, Failures: lease.Failures}
+	retryAfter := retry.RetryAfter(r.StatusCode, r.RetryAfter, now)
 	switch a.Outcome {
 	case posthaste.OutcomeDelivered:
 		out.State = posthaste.StateDelivered
@@ -154,28 +160,35 @@ func (p *Pipeline) classify(s sent) outcome {
 		}
 	default:
 		out.Failures++
-		wait, again := retry.Next(s.endpoint.row.Retry, out.Failures, rand.Float64(), retry.RetryAfter(r.StatusCode, r.RetryAfter, now))
+		wait, again := retry.Next(s.endpoint.row.Retry, out.Failures, rand.Float64(), retryAfter)
 		if !again {
 			out.State, out.Reason = posthaste.StateDead, posthaste.ReasonExhausted
 			break
 		}
-		out.DueAt = nextDue(now.Add(wait), lease)
+		dueAgain(&out, now.Add(wait), s.endpoint)
 	}
-	return outcome{item: s.item, endpoint: s.endpoint, settlement: out}
+	return outcome{item: s.item, endpoint: s.endpoint, settlement: out, retryAfter: retryAfter}
 }
 
 const statusGone = 410
 
-// nextDue places a retry: not after the end of the run, where the delivery ends,
+// dueAgain places a retry: not after the end of the run, where the delivery ends,
 // and after the due row that it was claimed from, so that the two can't be mixed up.
-func nextDue(at time.Time, lease store.Lease) time.Time {
-	if at.After(lease.ExpiresAt) {
-		at = lease.ExpiresAt
+// A delivery of an ordered endpoint keeps its place in the order.
+func dueAgain(s *store.Settlement, at time.Time, e *endpoint) {
+	if at.After(s.Lease.ExpiresAt) {
+		at = s.Lease.ExpiresAt
 	}
-	if !at.After(lease.DueAt) {
-		at = lease.DueAt.Add(time.Microsecond)
+	at = at.Truncate(time.Microsecond)
+	after := s.Lease.DueAt.Add(time.Microsecond)
+	switch {
+	case e != nil && e.ordered() && !s.Lease.DueAt.IsZero():
+		s.DueAt, s.TryAt = after, at
+	case at.Before(after):
+		s.DueAt = after
+	default:
+		s.DueAt = at
 	}
-	return at.Truncate(time.Microsecond)
 }
 
 // unstarted makes the outcome of an item that was not attempted: its number is
@@ -184,7 +197,7 @@ func (p *Pipeline) unstarted(it *item, v verdict) outcome {
 	out := store.Settlement{Lease: it.lease, State: v.state, Reason: v.reason, Failures: it.lease.Failures}
 	if v.state == posthaste.StatePending {
 		p.metrics.GivenBack.WithLabelValues(v.why).Inc()
-		out.DueAt = nextDue(p.clock.Now().Add(v.wait), it.lease)
+		dueAgain(&out, p.clock.Now().Add(v.wait), p.routing.current(it.lease.Endpoint))
 	}
 	return outcome{item: it, settlement: out}
 }
@@ -196,20 +209,24 @@ func (p *Pipeline) giveBack(items []*item, why string) {
 	}
 }
 
-// disableGone disables an endpoint that answered 410, unless it changed meanwhile.
-func (p *Pipeline) disableGone(ctx context.Context, e *endpoint) {
+// disable disables an endpoint that its answers speak against, unless it changed
+// meanwhile, and tells the operator.
+func (p *Pipeline) disable(ctx context.Context, e *endpoint, reason string) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
 	_, err := p.change(ctx, e.row.Tenant, e.row.ID, func(current *store.EndpointRow) error {
 		if current.Version != e.row.Version || current.Disabled {
 			return errUnchanged
 		}
-		current.Disabled = true
-		current.DisabledReason = fmt.Sprintf("answered 410 Gone at %s", p.clock.Now().Format(time.RFC3339))
+		current.Disabled, current.DisabledReason = true, reason
 		return nil
 	})
-	if err != nil && !errors.Is(err, errUnchanged) {
-		p.log.WarnContext(ctx, "endpoint answered 410 and could not be disabled", "endpoint_id", e.row.ID.Print(posthaste.KindEndpoint), "err", err)
+	switch {
+	case err == nil:
+		p.log.WarnContext(ctx, "endpoint disabled", "endpoint_id", e.row.ID.Print(posthaste.KindEndpoint), "reason", reason)
+		p.announceAbout(e, "endpoint.disabled", map[string]any{"reason": reason})
+	case !errors.Is(err, errUnchanged):
+		p.log.WarnContext(ctx, "endpoint could not be disabled", "endpoint_id", e.row.ID.Print(posthaste.KindEndpoint), "reason", reason, "err", err)
 	}
 }
 

@@ -32,6 +32,8 @@ type life struct {
 	lowWater posthaste.ID
 	alive    chan struct{} // closed and replaced at every beat: wakes those who wait for one
 	leader   bool
+	peers    int // replicas that make attempts, this one included
+	rank     int // of those, how many have a lower epoch
 
 	unbroken time.Duration // sinceBoot since which no beat failed or was late
 	others   map[store.Epoch]*sighting
@@ -104,6 +106,8 @@ func (p *Pipeline) beat(ctx context.Context) error {
 	}
 	p.life.alivened(params.Epoch, began, low)
 	p.lookAround(ctx, beat.Replicas)
+	p.learnGates(beat.Gates)
+	p.lanes.resize(p.slotsOf)
 	return nil
 }
 
@@ -127,7 +131,7 @@ func (p *Pipeline) register(ctx context.Context) error {
 	began := sinceBoot()
 	asked := time.Now()
 	low, _ := p.ledger.lowWater(p.clock.Now())
-	got, err := p.store.Register(ctx, store.RegisterParams{Name: p.cfg.Replica, LowWater: low})
+	got, err := p.store.Register(ctx, store.RegisterParams{Name: p.cfg.Replica, LowWater: low, Delivers: p.cfg.Roles.Deliver})
 	if err != nil {
 		err = fmt.Errorf("register as a replica: %w", err)
 		if errors.Is(err, store.ErrConflict) { // no waiting cures it
@@ -212,7 +216,7 @@ func (p *Pipeline) adopt(owned []store.Lease, abandoned []*entry, to posthaste.I
 		}
 		p.ledger.hold(e, 1)
 		p.lanes.force(lease.Endpoint, p.slotsOf(lease.Endpoint))
-		items = append(items, &item{lease: lease, entry: e})
+		items = append(items, &item{lease: lease, entry: e, born: true})
 	}
 	for _, e := range byEvent {
 		p.ledger.resolve(e)

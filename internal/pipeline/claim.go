@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/posthaste-dev/posthaste"
@@ -45,7 +46,17 @@ func (p *Pipeline) want(ctx context.Context, ready []store.EndpointNo) ([]store.
 			p.lookForExpired(ctx, no)
 			continue
 		}
-		n := p.lanes.reserve(no, e.row.MaxInFlight, min(claimCap, claimTotal-total))
+		now := p.clock.Now()
+		if until := p.heldUntil(e, now); !until.IsZero() {
+			p.agenda.drop(no)
+			p.agenda.note(no, until, now)
+			continue
+		}
+		if !p.plain(e, now) {
+			p.startThrough(ctx, e)
+			continue
+		}
+		n := p.lanes.reserve(no, p.slotsFor(e), min(claimCap, claimTotal-total), kind{})
 		if n == 0 {
 			continue // looked at again when room is freed
 		}
@@ -59,7 +70,7 @@ func (p *Pipeline) want(ctx context.Context, ready []store.EndpointNo) ([]store.
 // sweep, which would be, is who failed.
 func (p *Pipeline) releaseWants(wants []store.ClaimWant) {
 	for _, w := range wants {
-		p.lanes.release(w.Endpoint, w.Cap)
+		p.lanes.release(w.Endpoint, w.Cap, kind{})
 	}
 }
 
@@ -82,6 +93,7 @@ func (p *Pipeline) claim(ctx context.Context, wants []store.ClaimWant) error {
 	if err := p.routing.refresh(ctx, got.Newer); err != nil {
 		p.log.WarnContext(ctx, "claim: newer endpoints not loaded; the heartbeat will", "err", err)
 	}
+	p.learnGates(got.Shut) // those gave nothing
 	count, last := map[store.EndpointNo]int{}, map[store.EndpointNo]time.Time{}
 	for _, l := range got.Leases {
 		count[l.Endpoint]++
@@ -91,7 +103,14 @@ func (p *Pipeline) claim(ctx context.Context, wants []store.ClaimWant) error {
 	}
 	for _, w := range wants {
 		n := count[w.Endpoint]
-		p.lanes.unreserve(w.Endpoint, w.Cap-n)
+		p.lanes.unreserve(w.Endpoint, w.Cap-n, kind{})
+		if w.IgnoreGate && n == 0 {
+			p.agenda.drop(w.Endpoint)
+			continue
+		}
+		if slices.ContainsFunc(got.Shut, func(g store.Gate) bool { return g.Endpoint == w.Endpoint }) {
+			continue // the next look finds it held
+		}
 		p.agenda.claimed(w.Endpoint, last[w.Endpoint], w.From, n < w.Cap)
 	}
 	p.metrics.Claimed.Add(float64(len(got.Leases)))

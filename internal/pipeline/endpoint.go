@@ -10,6 +10,7 @@ import (
 
 	"github.com/posthaste-dev/posthaste"
 	"github.com/posthaste-dev/posthaste/internal/deliver"
+	"github.com/posthaste-dev/posthaste/internal/gate"
 	"github.com/posthaste-dev/posthaste/internal/retry"
 	"github.com/posthaste-dev/posthaste/internal/store"
 )
@@ -109,6 +110,9 @@ func (p *Pipeline) change(ctx context.Context, tenant store.TenantNo, id posthas
 			return row, err
 		}
 		p.reload(ctx, tenant)
+		if row.URL != before.URL {
+			p.resetGate(ctx, row)
+		}
 		return row, nil
 	}
 	return store.EndpointRow{}, errContended
@@ -159,7 +163,7 @@ func (p *Pipeline) reload(ctx context.Context, tenant store.TenantNo) {
 // opened, targets parsed, statuses compiled. An endpoint that can't be prepared
 // stays, and its attempts fail with the reason.
 func (p *Pipeline) prepareEndpoint(row store.EndpointRow) *endpoint {
-	e := &endpoint{row: row}
+	e := &endpoint{row: row, policy: gate.PolicyOf(row.Definition)}
 	if e.deleted() {
 		return e
 	}
@@ -173,10 +177,10 @@ func (p *Pipeline) prepareEndpoint(row store.EndpointRow) *endpoint {
 	return e
 }
 
-// routingChanged wakes the work of an endpoint that has opened, and the ending
-// of one that was deleted.
+// routingChanged wakes the work of an endpoint that may have opened, or whose limits
+// may have changed, and the ending of one that was deleted.
 func (p *Pipeline) routingChanged(before, after *endpoint) {
-	if before != nil && after.row.No != 0 && (after.open() && !before.open() || after.deleted()) {
+	if before != nil && after.row.No != 0 && (after.open() || after.deleted()) {
 		now := p.clock.Now()
 		p.agenda.note(after.row.No, now, now)
 	}
@@ -185,9 +189,9 @@ func (p *Pipeline) routingChanged(before, after *endpoint) {
 // slotsOf returns how many attempts of an endpoint may be under way.
 func (p *Pipeline) slotsOf(no store.EndpointNo) int {
 	if e := p.routing.current(no); e != nil {
-		return e.row.MaxInFlight
+		return p.slotsFor(e)
 	}
-	return posthaste.DefaultDefinition().MaxInFlight
+	return p.life.share(posthaste.DefaultDefinition().MaxInFlight)
 }
 
 // RequestHeaders rebuilds the headers that an attempt sent, signatures masked, and

@@ -48,7 +48,7 @@ func newRig(maxInFlight int) *rig {
 
 // offer reserves room and pushes as many items as fit; it returns how many.
 func (r *rig) offer(no store.EndpointNo, slots, n int) int {
-	n = r.reserve(no, slots, n)
+	n = r.reserve(no, slots, n, kind{})
 	items := make([]*item, n)
 	for i := range items {
 		items[i] = &item{lease: store.Lease{Endpoint: no, Delivery: r.minter.Mint(testNow).Delivery(1)}}
@@ -144,7 +144,7 @@ func TestStoppedLanesStartNothingAndGiveBackWhatWaits(t *testing.T) {
 	if len(back) != 8 {
 		t.Errorf("gave back %d, want 8", len(back))
 	}
-	if n := r.reserve(1, 2, 1); n != 0 {
+	if n := r.reserve(1, 2, 1, kind{}); n != 0 {
 		t.Error("stopped lanes gave out room")
 	}
 	r.settled(back)
@@ -169,13 +169,13 @@ func TestRoomOfWhatIsNotRecorded(t *testing.T) {
 
 func TestUnreservedRoomIsFree(t *testing.T) {
 	r := newRig(2)
-	if n := r.reserve(1, 2, 100); n != 10 {
+	if n := r.reserve(1, 2, 100, kind{}); n != 10 {
 		t.Fatalf("reserved %d", n)
 	}
-	r.unreserve(1, 10)
-	if n := r.reserve(1, 2, 100); n != 10 {
+	r.unreserve(1, 10, kind{})
+	if n := r.reserve(1, 2, 100, kind{}); n != 10 {
 		t.Errorf("room after giving it back = %d, want 10", n)
 	}
-	r.unreserve(1, 10)
+	r.unreserve(1, 10, kind{})
 	r.finish(t, 0)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/internal/gate"
 	"github.com/posthaste-dev/posthaste/internal/retry"
 	"github.com/posthaste-dev/posthaste/internal/store"
 )
@@ -19,14 +20,19 @@ import (
 type endpoint struct {
 	row       store.EndpointRow
 	signing   *signing // nil for a deleted one
+	policy    gate.Policy
 	transient retry.StatusSet
 	unusable  error // why there is no signing: a secret that can't be opened
 }
 
 func (e *endpoint) deleted() bool { return !e.row.DeletedAt.IsZero() }
 
-// open reports whether work of the endpoint may start now.
+// open reports whether its owner lets work of the endpoint start now; its gate may
+// still say no.
 func (e *endpoint) open() bool { return !e.deleted() && !e.row.Paused && !e.row.Disabled }
+
+// ordered reports whether its deliveries are made one at a time, in order.
+func (e *endpoint) ordered() bool { return e.row.Ordered == posthaste.OrderedByEndpoint }
 
 // routes is the snapshot of one tenant's endpoints at a routing version.
 type routes struct {

@@ -62,6 +62,10 @@ type Config struct {
 	// IdempotencyWindow is how long idempotency keys are kept. Default: Retention.
 	IdempotencyWindow time.Duration
 
+	// DisableAfter is how long an endpoint may fail without one success before it is
+	// disabled. Default: 120h.
+	DisableAfter time.Duration
+
 	// Now is the wall clock. Default: time.Now.
 	Now func() time.Time
 }
@@ -91,6 +95,7 @@ func (c Config) withDefaults() Config {
 	}{
 		{&c.Grace, 30 * time.Second}, {&c.IdleSweep, 15 * time.Minute},
 		{&c.Retention, 720 * time.Hour}, {&c.DeadRetention, 2160 * time.Hour},
+		{&c.DisableAfter, 120 * time.Hour},
 	} {
 		if *d.value <= 0 {
 			*d.value = d.fallback
@@ -115,20 +120,23 @@ type Pipeline struct {
 	log     *slog.Logger
 	metrics *telemetry.Metrics
 
-	clock   clock
-	ids     posthaste.Minter // of endpoints; events are minted by the ledger
-	ledger  ledger
-	load    load
-	routing *routing
-	lanes   *lanes
-	agenda  *agenda
-	waker   *waker
-	basket  *outbasket
-	life    *life
-	rest    *rest
-	beating sync.Mutex
+	clock    clock
+	ids      posthaste.Minter // of endpoints; events are minted by the ledger
+	ledger   ledger
+	load     load
+	routing  *routing
+	lanes    *lanes
+	agenda   *agenda
+	gates    *gatebook
+	throughs *throughs
+	waker    *waker
+	basket   *outbasket
+	life     *life
+	rest     *rest
+	beating  sync.Mutex
 
 	submissions   chan []*submission
+	announcements chan announcement
 	nameLost      chan error    // why it can't go on: another replica has its name
 	acceptClosed  chan struct{} // closed when nothing is accepted any more
 	closeAccept   sync.Once
@@ -164,7 +172,7 @@ func New(cfg Config) (*Pipeline, error) {
 	p := &Pipeline{
 		cfg: cfg, store: cfg.Store, sender: cfg.Sender, keyring: cfg.Keyring, log: cfg.Log, metrics: cfg.Metrics,
 		clock: clock{wall: cfg.Now},
-		waker: newWaker(), basket: newOutbasket(), life: newLife(), rest: newRest(),
+		waker: newWaker(), basket: newOutbasket(), life: newLife(), rest: newRest(), gates: newGatebook(), throughs: newThroughs(), announcements: make(chan announcement, maxAnnouncements),
 		submissions: make(chan []*submission, maxUncommitted), nameLost: make(chan error, 1), acceptClosed: make(chan struct{}), committerDone: make(chan struct{}),
 		reconcileSoon: make(chan struct{}, 1), auditSoon: make(chan struct{}, 1), lookSoon: make(chan struct{}, 1), nextExpiry: map[store.EndpointNo]time.Time{}, expiryAfter: map[store.EndpointNo]store.DueKey{},
 	}
@@ -249,7 +257,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	defer stopBeats()
 	beat.Go(func() { p.runBeat(beats) })
 	for _, loop := range []func(context.Context){
-		p.runSweep, p.runWaker, p.runListen, p.runUpkeep, p.runAudit, p.runGauges,
+		p.runSweep, p.runWaker, p.runListen, p.runUpkeep, p.runAudit, p.runGauges, p.runGates, p.runAnnounce,
 	} {
 		loops.Go(func() { loop(work) })
 	}
@@ -291,7 +299,7 @@ func (p *Pipeline) begin(ctx context.Context) error {
 		err := p.register(call)
 		if err == nil {
 			now := p.clock.Now()
-			err = errors.Join(p.store.MakePartitions(call, now, now.Add(partitionsAhead)), p.renew(call))
+			err = errors.Join(p.store.MakePartitions(call, now, now.Add(partitionsAhead)), p.loadGates(call), p.renew(call))
 		}
 		cancel()
 		switch {

@@ -39,9 +39,16 @@ func (p *Pipeline) lookAround(ctx context.Context, replicas []store.Replica) {
 	seen := map[store.Epoch]*sighting{}
 	var silent []store.Replica
 	leader := true
+	peers, rank := 1, 0
 	for _, r := range replicas {
 		if r.Epoch == l.epoch {
 			continue
+		}
+		if r.Busy && r.Delivers {
+			peers++
+			if r.Epoch < l.epoch {
+				rank++
+			}
 		}
 		s := l.others[r.Epoch]
 		if s == nil || !s.beatAt.Equal(r.BeatAt) {
@@ -60,7 +67,7 @@ func (p *Pipeline) lookAround(ctx context.Context, replicas []store.Replica) {
 			leader = false
 		}
 	}
-	l.others = seen
+	l.others, l.peers, l.rank = seen, peers, rank
 	if leader != l.leader {
 		p.log.InfoContext(ctx, "chores", "epoch", l.epoch, "leader", leader)
 	}
@@ -99,4 +106,17 @@ func (p *Pipeline) isLeader() bool {
 	p.life.mu.Lock()
 	defer p.life.mu.Unlock()
 	return p.life.leader
+}
+
+// share returns this replica's part of n that the working replicas divide among
+// them, 1 at least.
+func (l *life) share(n int) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	peers := max(1, l.peers)
+	part := n / peers
+	if l.rank < n%peers {
+		part++
+	}
+	return max(1, part)
 }

@@ -30,7 +30,7 @@ func (p *Pipeline) Replay(ctx context.Context, tenant store.TenantRow, delivery 
 		return errEndpointDeleted
 	}
 	now := p.clock.Now()
-	err = p.store.Replay(ctx, store.ReplayParams{Tenant: tenant.No, Delivery: delivery, Now: now, ExpiresAt: e.deadlineOf(now)})
+	err = p.store.Replay(ctx, store.ReplayParams{Tenant: tenant.No, Delivery: delivery, Now: now, ExpiresAt: e.deadlineOf(now), Ordered: e.ordered()})
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func (p *Pipeline) Resend(ctx context.Context, tenant store.TenantRow, event, en
 		return posthaste.ID{}, errEndpointDeleted
 	}
 	now := p.clock.Now()
-	id, err := p.store.Resend(ctx, store.ResendParams{Tenant: tenant.No, Event: event, Endpoint: row.No, Now: now, ExpiresAt: e.deadlineOf(now)})
+	id, err := p.store.Resend(ctx, store.ResendParams{Tenant: tenant.No, Event: event, Endpoint: row.No, Now: now, ExpiresAt: e.deadlineOf(now), Ordered: e.ordered()})
 	if err != nil {
 		return id, err
 	}
@@ -68,9 +68,13 @@ func (p *Pipeline) Resend(ctx context.Context, tenant store.TenantRow, event, en
 	return id, nil
 }
 
-// noteDue says that an endpoint has work now.
+// noteDue says that an endpoint has work now, for when its gate lets it pass.
 func (p *Pipeline) noteDue(e *endpoint) {
 	now := p.clock.Now()
-	p.agenda.note(e.row.No, now, now)
+	at := now
+	if until := p.heldUntil(e, now); !until.IsZero() {
+		at = until
+	}
+	p.agenda.note(e.row.No, at, now)
 	p.waker.wake(e.row.No)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/internal/gate"
 	"github.com/posthaste-dev/posthaste/internal/store"
 )
 
@@ -162,16 +163,43 @@ func (p *Pipeline) recorded(ctx context.Context, batch []outcome, got store.Sett
 		s := o.settlement
 		o.moved = got.Moved[i]
 		if s.State == posthaste.StatePending { // moved now, or by a run of this whose answer was lost
-			p.agenda.note(s.Lease.Endpoint, s.DueAt, now)
+			p.agenda.note(s.Lease.Endpoint, laterTime(s.DueAt, s.TryAt), now)
 			if s.Attempt == nil {
 				p.waker.wake(s.Lease.Endpoint) // perhaps somebody else has room
 			}
 		}
 		p.observe(ctx, o)
 		if s.Reason == posthaste.ReasonGone && o.endpoint != nil {
-			p.tasks.Go(func() { p.disableGone(p.graceOver, o.endpoint) })
+			p.tasks.Go(func() {
+				p.disable(p.graceOver, o.endpoint, "answered 410 Gone at "+p.clock.Now().Format(time.RFC3339))
+			})
+		}
+		if o.endpoint != nil {
+			p.afterOutcome(o)
 		}
 	}
 	p.load.unrecorded.Add(-int64(len(batch)))
 	p.lanes.settled(items)
+}
+
+// afterOutcome tells the endpoint's gate what became of an attempt, and, where the
+// endpoint is ordered, the sweep that the next one may follow.
+func (p *Pipeline) afterOutcome(o outcome) {
+	e, s := o.endpoint, o.settlement
+	if a := s.Attempt; a != nil {
+		p.gates.note(e, gate.Result{
+			Attempt: gate.Attempt{Delivery: s.Lease.Delivery, Number: s.Lease.Number},
+			Outcome: a.Outcome, Cause: a.Cause, StatusCode: a.StatusCode, RetryAfter: o.retryAfter,
+		})
+	}
+	if e.ordered() && s.State != posthaste.StatePending {
+		p.noteDue(e)
+	}
+}
+
+func laterTime(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }

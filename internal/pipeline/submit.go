@@ -94,11 +94,17 @@ func newSubmission(in Submission) *submission {
 // submit hands a group to the committer, which keeps it together, and waits
 // for the answers.
 func (p *Pipeline) submit(ctx context.Context, group []*submission) {
-	size := int64(payloadBytes(group))
 	if err := p.acceptable(); err != nil {
 		p.refuse(group, "unavailable", err)
 		return
 	}
+	p.submitAnyway(ctx, group)
+}
+
+// submitAnyway is submit for events of the engine's own, which a replica without the
+// role accept may have too.
+func (p *Pipeline) submitAnyway(ctx context.Context, group []*submission) {
+	size := int64(payloadBytes(group))
 	if !p.load.admit(len(group), size) {
 		p.refuse(group, "overloaded", errOverloaded)
 		return

@@ -120,7 +120,10 @@ func (p *Pipeline) look(ctx context.Context) error {
 		case e == nil || e.deleted():
 			p.endDeleted(call, d.Endpoint)
 		case e.open() && p.cfg.Roles.Deliver:
-			p.agenda.note(d.Endpoint, d.NextAt, now)
+			p.agenda.note(d.Endpoint, laterTime(d.NextAt, p.heldUntil(e, now)), now)
+			if !p.plain(e, now) { // what waits long may be past its deadline before its turn comes
+				p.endExpired(call, d.Endpoint, now)
+			}
 		case e.open():
 			if d.NextAt.Before(now.Add(lookEvery)) { // for those who deliver: they may have missed it
 				p.waker.wake(d.Endpoint)

@@ -32,6 +32,11 @@ type Metrics struct {
 	BeatFailures   prometheus.Counter
 	Purged         *prometheus.CounterVec // by what: partition, event, key, dead
 
+	BreakerMoves    *prometheus.CounterVec // by from_state and to_state
+	GateChangesLost prometheus.Counter     // changes of gates that were not written
+	GatesPassedBy   prometheus.Counter     // claims that went round a gate whose row was locked
+	Unannounced     prometheus.Counter     // operational events that were not accepted
+
 	InFlight    prometheus.Gauge
 	Waiting     prometheus.Gauge
 	Uncommitted prometheus.Gauge
@@ -49,32 +54,36 @@ func NewMetrics() *Metrics {
 	seconds := prometheus.ExponentialBuckets(0.0005, 2, 16) // 0.5 ms … 16 s
 	batch := prometheus.ExponentialBuckets(1, 2, 11)        // 1 … 1,024
 	m := &Metrics{
-		Registry:       r,
-		Accepted:       f.counters("events_accepted_total", "Events answered with an id, by result.", "result"),
-		Refused:        f.counters("events_refused_total", "Events not accepted, by reason.", "reason"),
-		AcceptBatch:    f.histogram("accept_batch_events", "Events in one commit.", batch),
-		AcceptSeconds:  f.histogram("accept_commit_seconds", "Duration of an accepting commit.", seconds),
-		Spilled:        f.counter("deliveries_spilled_total", "Fresh deliveries that were born due because their lane had no room."),
-		Attempts:       f.counters("attempts_total", "Attempts that ended, by outcome and cause.", "outcome", "cause"),
-		AttemptSeconds: f.histogram("attempt_seconds", "Duration of an attempt, from dialling to the end of the response.", seconds),
-		Finished:       f.counters("deliveries_finished_total", "Deliveries that reached a terminal state, by state and reason.", "state", "reason"),
-		SettleBatch:    f.histogram("settle_batch_outcomes", "Outcomes in one commit.", batch),
-		SettleSeconds:  f.histogram("settle_commit_seconds", "Duration of a settling commit.", seconds),
-		Unrecordable:   f.counters("outcomes_unrecordable_total", "Outcomes stored without the receiver's words (stripped) or not at all (dropped).", "result"),
-		Late:           f.counter("deliveries_late_success_total", "Pending deliveries that the late success of a lost attempt ended."),
-		Claimed:        f.counter("deliveries_claimed_total", "Deliveries leased from the due table."),
-		GivenBack:      f.counters("leases_given_back_total", "Leases given back unstarted, by reason.", "reason"),
-		Lost:           f.counters("leases_lost_total", "Leases revoked, their attempt recorded as lost, by who noticed.", "noticed_by"),
-		Repaired:       f.counter("deliveries_repaired_total", "Pending deliveries that only the reconciler found; zero in a healthy system."),
-		Epochs:         f.counter("epochs_total", "Epochs taken: one at start, one more for each time others took this replica for dead."),
-		BeatFailures:   f.counter("beat_failures_total", "Heartbeats that failed."),
-		Purged:         f.counters("purged_total", "What retention deleted.", "what"),
-		InFlight:       f.gauge("attempts_in_flight", "Attempts under way."),
-		Waiting:        f.gauge("lane_waiting", "Leased deliveries waiting in a lane."),
-		Uncommitted:    f.gauge("events_uncommitted", "Events waiting for their commit."),
-		Unrecorded:     f.gauge("outcomes_unrecorded", "Finished attempts whose outcome is not committed yet."),
-		DueReady:       f.gauge("due_endpoints", "Endpoints known to have work that is due now."),
-		Leader:         f.gauge("leader", "1 on the replica that does the chores."),
+		Registry:        r,
+		Accepted:        f.counters("events_accepted_total", "Events answered with an id, by result.", "result"),
+		Refused:         f.counters("events_refused_total", "Events not accepted, by reason.", "reason"),
+		AcceptBatch:     f.histogram("accept_batch_events", "Events in one commit.", batch),
+		AcceptSeconds:   f.histogram("accept_commit_seconds", "Duration of an accepting commit.", seconds),
+		Spilled:         f.counter("deliveries_spilled_total", "Fresh deliveries that were born due because their lane had no room."),
+		Attempts:        f.counters("attempts_total", "Attempts that ended, by outcome and cause.", "outcome", "cause"),
+		AttemptSeconds:  f.histogram("attempt_seconds", "Duration of an attempt, from dialling to the end of the response.", seconds),
+		Finished:        f.counters("deliveries_finished_total", "Deliveries that reached a terminal state, by state and reason.", "state", "reason"),
+		SettleBatch:     f.histogram("settle_batch_outcomes", "Outcomes in one commit.", batch),
+		SettleSeconds:   f.histogram("settle_commit_seconds", "Duration of a settling commit.", seconds),
+		Unrecordable:    f.counters("outcomes_unrecordable_total", "Outcomes stored without the receiver's words (stripped) or not at all (dropped).", "result"),
+		Late:            f.counter("deliveries_late_success_total", "Pending deliveries that the late success of a lost attempt ended."),
+		Claimed:         f.counter("deliveries_claimed_total", "Deliveries leased from the due table."),
+		GivenBack:       f.counters("leases_given_back_total", "Leases given back unstarted, by reason.", "reason"),
+		Lost:            f.counters("leases_lost_total", "Leases revoked, their attempt recorded as lost, by who noticed.", "noticed_by"),
+		Repaired:        f.counter("deliveries_repaired_total", "Pending deliveries that only the reconciler found; zero in a healthy system."),
+		Epochs:          f.counter("epochs_total", "Epochs taken: one at start, one more for each time others took this replica for dead."),
+		BeatFailures:    f.counter("beat_failures_total", "Heartbeats that failed."),
+		Purged:          f.counters("purged_total", "What retention deleted.", "what"),
+		BreakerMoves:    f.counters("breaker_transitions_total", "Moves of endpoints' circuit breakers that this replica made.", "from_state", "to_state"),
+		GateChangesLost: f.counter("gate_changes_lost_total", "Changes of gates that were not written: the row was locked, or the database away."),
+		GatesPassedBy:   f.counter("gates_passed_by_total", "Claims that went round a gate because somebody else held its row."),
+		Unannounced:     f.counter("announcements_lost_total", "Operational events that were not accepted."),
+		InFlight:        f.gauge("attempts_in_flight", "Attempts under way."),
+		Waiting:         f.gauge("lane_waiting", "Leased deliveries waiting in a lane."),
+		Uncommitted:     f.gauge("events_uncommitted", "Events waiting for their commit."),
+		Unrecorded:      f.gauge("outcomes_unrecorded", "Finished attempts whose outcome is not committed yet."),
+		DueReady:        f.gauge("due_endpoints", "Endpoints known to have work that is due now."),
+		Leader:          f.gauge("leader", "1 on the replica that does the chores."),
 	}
 	// Zero from the start: a series that is born at 1 has no rate to alert on.
 	for counter, values := range map[*prometheus.CounterVec][]string{

@@ -1,0 +1,370 @@
+package pipeline
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/internal/store"
+)
+
+// lanes hands leased deliveries to workers: at most max at once, at most a
+// lane's slots for an endpoint, and endpoints in turn. Retries take at most a part of
+// all slots while first attempts wait. A worker that ends an
+// attempt takes the next one, so a busy engine starts no goroutines.
+type lanes struct {
+	mu      sync.Mutex
+	byNo    map[store.EndpointNo]*lane
+	turn    [2][]*lane // lanes with work in a line, first come first served
+	held    map[posthaste.ID]*item
+	later   later // items whose time has not come
+	max     int
+	running int
+	retried int // of running: no first attempts
+	waiting int
+	room    int
+	bytes   int
+	stopped bool // nothing starts any more
+	work    func(*item)
+	workers sync.WaitGroup
+	parked  []chan *item  // workers that wait for an item, the last one first
+	freed   chan struct{} // one token: room was given back
+}
+
+func newLanes(maxInFlight int, work func(*item)) *lanes {
+	ls := &lanes{
+		byNo: map[store.EndpointNo]*lane{}, held: map[posthaste.ID]*item{},
+		max: maxInFlight, work: work, freed: make(chan struct{}, 1),
+	}
+	ls.later.ripe = ls.ripen
+	return ls
+}
+
+// lane returns the lane of an endpoint, made if needed, with its slots set anew.
+func (ls *lanes) lane(endpoint store.EndpointNo, slots int) *lane {
+	l := ls.byNo[endpoint]
+	if l == nil {
+		l = &lane{endpoint: endpoint}
+		ls.byNo[endpoint] = l
+	}
+	l.slots = slots
+	return l
+}
+
+// reserve takes room for up to n deliveries of an endpoint and returns how many fit.
+func (ls *lanes) reserve(endpoint store.EndpointNo, slots, n int, k kind) int {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if ls.stopped || ls.bytes >= maxLaneBytes {
+		return 0
+	}
+	l := ls.lane(endpoint, slots)
+	n = max(0, min(n, l.free(k), ls.max*roomTotal-ls.room))
+	l.room += n
+	ls.room += n
+	if k.born {
+		l.born += n
+	}
+	ls.sweep(l)
+	return n
+}
+
+// force takes room for one delivery that was born leased, whether it fits or not.
+func (ls *lanes) force(endpoint store.EndpointNo, slots int) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	l := ls.lane(endpoint, slots)
+	l.room++
+	l.born++
+	ls.room++
+}
+
+// unreserve gives back room that was reserved and not used.
+func (ls *lanes) unreserve(endpoint store.EndpointNo, n int, k kind) {
+	if n > 0 {
+		ls.release(endpoint, n, k)
+		poke(ls.freed)
+	}
+}
+
+// release is unreserve without a word to those who wait for room.
+func (ls *lanes) release(endpoint store.EndpointNo, n int, k kind) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if l := ls.byNo[endpoint]; l != nil {
+		l.room -= n
+		ls.room -= n
+		if k.born {
+			l.born -= n
+		}
+		ls.sweep(l)
+	}
+}
+
+// push hands items over whose room was reserved.
+func (ls *lanes) push(items []*item) {
+	now := uptime()
+	ls.mu.Lock()
+	for _, it := range items {
+		l := ls.byNo[it.lease.Endpoint] // there: room is reserved in it
+		it.lane, it.queuedAt = l, now
+		if it.event != nil {
+			it.bytes = len(it.event.Payload)
+		}
+		ls.bytes += it.bytes
+		ls.held[it.lease.Delivery] = it
+		ls.waiting++
+		if it.startAt > now {
+			ls.later.add(it)
+		} else {
+			ls.queue(it)
+		}
+	}
+	ls.startAndUnlock()
+}
+
+// queue lets an item wait for its turn.
+func (ls *lanes) queue(it *item) {
+	it.lane.waiting[it.line()].push(it)
+	ls.take(it.lane)
+}
+
+// ripen queues the items whose time has come.
+func (ls *lanes) ripen() {
+	ls.mu.Lock()
+	for _, it := range ls.later.due(uptime()) {
+		ls.queue(it)
+	}
+	ls.startAndUnlock()
+}
+
+// startAndUnlock starts what may run now: on workers that are parked, then on new ones.
+func (ls *lanes) startAndUnlock() {
+	starts := ls.start()
+	woken := ls.parked[max(0, len(ls.parked)-len(starts)):]
+	woken, ls.parked = slices.Clone(woken), ls.parked[:len(ls.parked)-len(woken)]
+	ls.mu.Unlock()
+	for i, it := range starts {
+		if i < len(woken) {
+			woken[i] <- it
+		} else {
+			ls.workers.Go(func() { ls.run(it) })
+		}
+	}
+}
+
+// take puts a lane in turn where it has work and is not there yet.
+func (ls *lanes) take(l *lane) {
+	for _, q := range []line{firsts, retries} {
+		if !l.inTurn[q] && l.mayRun(q) {
+			l.inTurn[q] = true
+			ls.turn[q] = append(ls.turn[q], l)
+		}
+	}
+}
+
+// start takes as many items as may run now.
+func (ls *lanes) start() (items []*item) {
+	for it := ls.next(); it != nil; it = ls.next() {
+		items = append(items, it)
+	}
+	return items
+}
+
+// retryShare is the part of all slots, in tenths, that retries may take while first
+// attempts wait.
+const retryShare = 3
+
+// next takes the item whose turn it is, or nil.
+func (ls *lanes) next() *item {
+	if ls.stopped || ls.running >= ls.max {
+		return nil
+	}
+	q, found := ls.nextLine()
+	if !found {
+		return nil
+	}
+	l := ls.leaveTurn(q)
+	it := l.waiting[q].pop()
+	ls.waiting--
+	ls.running++
+	l.running++
+	if q == retries {
+		ls.retried++
+	}
+	ls.take(l)
+	return it
+}
+
+// leaveTurn takes the first lane out of a line.
+func (ls *lanes) leaveTurn(q line) *lane {
+	l := ls.turn[q][0]
+	ls.turn[q][0] = nil
+	ls.turn[q] = ls.turn[q][1:]
+	l.inTurn[q] = false
+	return l
+}
+
+// nextLine returns the line that is served next: the one whose head has waited
+// longer, or first attempts where retries have their share.
+func (ls *lanes) nextLine() (line, bool) {
+	for _, q := range []line{firsts, retries} { // lanes that have run out of slots or work meanwhile
+		for len(ls.turn[q]) > 0 && !ls.turn[q][0].mayRun(q) {
+			ls.sweep(ls.leaveTurn(q))
+		}
+	}
+	first, again := ls.turn[firsts], ls.turn[retries]
+	switch {
+	case len(first) == 0:
+		return retries, len(again) > 0
+	case len(again) == 0 || ls.retried*10 >= ls.max*retryShare:
+		return firsts, true
+	case again[0].waiting[retries].head().queuedAt < first[0].waiting[firsts].head().queuedAt:
+		return retries, true
+	default:
+		return firsts, true
+	}
+}
+
+// maxParked is how many workers wait for an item instead of ending: a stack
+// that has grown once need not grow again for every attempt.
+const maxParked = 64
+
+func (ls *lanes) run(it *item) {
+	next := make(chan *item, 1)
+	for it != nil {
+		start := uptime()
+		ls.work(it)
+		it = ls.done(it, uptime()-start, next)
+		if it == nil {
+			it = <-next
+		}
+	}
+}
+
+// done ends an item's turn and returns the next item. With none, the worker is
+// to wait on its channel: for an item, or for nil, which ends it.
+func (ls *lanes) done(worked *item, took time.Duration, next chan *item) *item {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	l := worked.lane
+	if !worked.recorded { // else it was recorded faster than this
+		worked.ended = true
+		l.ended++
+	}
+	l.running--
+	ls.running--
+	if worked.line() == retries {
+		ls.retried--
+	}
+	l.pace += (took - l.pace) / 8
+	ls.take(l)
+	ls.sweep(l)
+	it := ls.next()
+	switch {
+	case it != nil:
+	case ls.stopped || len(ls.parked) == maxParked:
+		next <- nil
+	default:
+		ls.parked = append(ls.parked, next)
+	}
+	return it
+}
+
+// settled gives back the room of recorded items.
+func (ls *lanes) settled(items []*item) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for _, it := range items {
+		if ls.held[it.lease.Delivery] == it {
+			delete(ls.held, it.lease.Delivery)
+		}
+		ls.bytes -= it.bytes
+		ls.room--
+		it.lane.room--
+		if it.born {
+			it.lane.born--
+		}
+		it.recorded = true
+		if it.ended {
+			it.lane.ended--
+		}
+		ls.sweep(it.lane)
+	}
+	poke(ls.freed)
+}
+
+// sweep forgets a lane that has nothing.
+func (ls *lanes) sweep(l *lane) {
+	if l.room == 0 && !l.inTurn[firsts] && !l.inTurn[retries] && l.running == 0 {
+		delete(ls.byNo, l.endpoint)
+	}
+}
+
+// holds reports whether a delivery is leased in memory.
+func (ls *lanes) holds(delivery posthaste.ID) bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return ls.held[delivery] != nil
+}
+
+// recall takes back all waiting items that the test picks.
+func (ls *lanes) recall(pick func(*item) bool) (items []*item) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for _, l := range ls.byNo {
+		for q := range l.waiting {
+			items = append(items, l.waiting[q].take(pick)...)
+		}
+	}
+	items = append(items, ls.later.take(pick)...)
+	ls.waiting -= len(items)
+	return items
+}
+
+// resize gives the lanes the slots that their endpoints have now.
+func (ls *lanes) resize(slotsOf func(store.EndpointNo) int) {
+	ls.mu.Lock()
+	for no, l := range ls.byNo {
+		l.slots = slotsOf(no)
+		ls.take(l)
+	}
+	ls.startAndUnlock()
+}
+
+// remaining lists the deliveries that are still leased in memory.
+func (ls *lanes) remaining() []posthaste.ID {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	out := make([]posthaste.ID, 0, len(ls.held))
+	for id := range ls.held {
+		out = append(out, id)
+	}
+	return out
+}
+
+// stop lets nothing start any more.
+func (ls *lanes) stop() {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.stopped = true
+	for _, worker := range ls.parked {
+		worker <- nil
+	}
+	ls.parked = nil
+}
+
+// any reports whether anything is leased, or room for it reserved.
+func (ls *lanes) any() bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return ls.room > 0 || len(ls.held) > 0
+}
+
+// counts returns what is under way and what waits.
+func (ls *lanes) counts() (running, waiting int) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return ls.running, ls.waiting
+}

@@ -1,0 +1,169 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/posthaste-dev/posthaste/internal/gate"
+	"github.com/posthaste-dev/posthaste/internal/store"
+)
+
+// maxThroughs is how many claims go through gates at once: one that has to wait
+// for its gate's row must not hold up the others.
+const maxThroughs = 8
+
+// throughs are the claims through gates that are under way, one an endpoint.
+type throughs struct {
+	mu      sync.Mutex
+	running map[store.EndpointNo]bool
+}
+
+func newThroughs() *throughs { return &throughs{running: map[store.EndpointNo]bool{}} }
+
+// begin reports whether a claim through the endpoint's gate may begin now.
+func (t *throughs) begin(no store.EndpointNo) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.running[no] || len(t.running) >= maxThroughs {
+		return false
+	}
+	t.running[no] = true
+	return true
+}
+
+func (t *throughs) end(no store.EndpointNo) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.running, no)
+}
+
+// startThrough claims due work of an endpoint through its gate, beside the sweep.
+func (p *Pipeline) startThrough(ctx context.Context, e *endpoint) {
+	if !p.throughs.begin(e.row.No) {
+		return // looked at again when one has ended
+	}
+	p.tasks.Go(func() {
+		err := p.claimThrough(ctx, e)
+		p.throughs.end(e.row.No)
+		if err != nil && ctx.Err() == nil {
+			p.log.WarnContext(ctx, "claim failed", "err", err)
+			p.pause(ctx, time.Second)
+		}
+		poke(p.agenda.changed)
+	})
+}
+
+// claimThrough leases what the gate of an endpoint lets pass. A gate that can't be
+// asked, because somebody else holds its row, is no reason not to deliver; only order
+// waits for it.
+func (p *Pipeline) claimThrough(ctx context.Context, e *endpoint) error {
+	no := e.row.No
+	from := p.agenda.from(no)
+	room := kind{within: e.policy.Lateness()}
+	want := claimCap
+	if e.ordered() || p.gates.state(no).Probing(e.policy) {
+		want = 1
+	}
+	n := p.lanes.reserve(no, p.slotsFor(e), want, room)
+	if n == 0 {
+		return nil // looked at again when room is freed
+	}
+	if p.gates.isLocked(no) && !e.ordered() {
+		return p.claim(ctx, []store.ClaimWant{{Endpoint: no, Cap: n, From: from, IgnoreGate: true}})
+	}
+	wants := []store.ClaimWant{{Endpoint: no, Cap: n, From: from}}
+	var moves []gate.Transition
+	var starts []gate.Start
+	// Not cut short by a shutdown: see claim.
+	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
+	got, err := p.store.ClaimThrough(call, store.ClaimThroughParams{
+		Epoch: p.epoch(), Now: p.clock.Now(), Endpoint: no, From: from, Ordered: e.ordered(), Tenants: p.routing.versionsOf(wants),
+		Enter: func(s gate.State) gate.Pass { return s.Enter(e.policy, p.clock.Now(), n) },
+		Take: func(s gate.State, leases []store.Lease) gate.State {
+			s, starts, moves = s.Take(e.policy, p.clock.Now(), takenOf(leases))
+			return s
+		},
+	})
+	cancel()
+	if err != nil {
+		return p.throughFailed(ctx, e, wants, err)
+	}
+	if err := p.routing.refresh(ctx, got.Newer); err != nil {
+		p.log.WarnContext(ctx, "claim: newer endpoints not loaded; the heartbeat will", "err", err)
+	}
+	p.learnGates([]store.Gate{got.Gate})
+	p.moved(ctx, e, got.Gate, moves)
+	p.lanes.release(no, n-len(got.Leases), room)
+	p.noteThrough(e, n, from, got)
+	p.metrics.Claimed.Add(float64(len(got.Leases)))
+	items := p.loadClaimed(ctx, got.Leases)
+	now, at := uptime(), p.clock.Now()
+	for i, it := range items {
+		it.passed = true
+		if start := starts[i]; !start.At.IsZero() {
+			it.startAt = now + start.At.Sub(at)
+		}
+		if latest := starts[i].Latest; !latest.IsZero() {
+			it.latest = now + latest.Sub(at)
+		}
+	}
+	p.lanes.push(items)
+	return nil
+}
+
+func takenOf(leases []store.Lease) []gate.Taken {
+	out := make([]gate.Taken, len(leases))
+	for i, l := range leases {
+		out[i] = gate.Taken{Attempt: gate.Attempt{Delivery: l.Delivery, Number: l.Number}, Retry: l.Number > 1}
+	}
+	return out
+}
+
+// throughFailed gives the room back of a claim that failed, and goes round a gate
+// that is locked.
+func (p *Pipeline) throughFailed(ctx context.Context, e *endpoint, wants []store.ClaimWant, err error) error {
+	no := e.row.No
+	switch {
+	case errors.Is(err, store.ErrLocked) && e.ordered():
+		p.releaseWants(wants)
+		now := p.clock.Now()
+		p.agenda.drop(no)
+		p.agenda.note(no, now.Add(time.Second), now)
+		return nil
+	case errors.Is(err, store.ErrLocked):
+		p.gates.lock(no)
+		p.metrics.GatesPassedBy.Inc()
+		wants[0].IgnoreGate = true
+		return p.claim(ctx, wants)
+	}
+	p.releaseWants(wants)
+	if errors.Is(err, store.ErrFenced) {
+		return p.renew(ctx)
+	}
+	p.claimLost()
+	return fmt.Errorf("through the gate of endpoint %d: %w", no, err)
+}
+
+// noteThrough notes when the endpoint is to be looked at again.
+func (p *Pipeline) noteThrough(e *endpoint, asked int, from time.Time, got store.ClaimedThrough) {
+	no, now := e.row.No, p.clock.Now()
+	sooner := func(at time.Time) {
+		p.agenda.drop(no)
+		p.agenda.note(no, at, now)
+	}
+	switch n := len(got.Leases); {
+	case !got.HeadAt.IsZero():
+		sooner(got.HeadAt)
+	case e.ordered():
+		p.agenda.drop(no) // whoever holds the head notes it again
+	case !got.Pass.Again.IsZero() && n == got.Pass.Attempts, !got.Pass.Again.IsZero() && got.Pass.Retries < got.Pass.Attempts:
+		sooner(got.Pass.Again)
+	case p.gates.state(no).Probing(e.policy):
+		sooner(got.Gate.OpenUntil) // the probe decides, and is heard of sooner
+	default:
+		p.agenda.claimed(no, got.Examined, from, n < asked && !got.More)
+	}
+}
