@@ -97,6 +97,13 @@ func (d *Deliveries) All(ctx context.Context, filter DeliveryFilter) iter.Seq2[D
 	return all[Delivery](ctx, d.c, at("deliveries"), filter.query())
 }
 
+// Skip ends a pending delivery unsent. An *[Error] with the code
+// [posthaste.CodeNotPending] says that it is not pending any more.
+func (d *Deliveries) Skip(ctx context.Context, id string) error {
+	_, err := d.c.do(ctx, call{method: http.MethodPost, path: at("deliveries", id, "skip")})
+	return err
+}
+
 // Replay starts a new run of a dead delivery. An *[Error] with the code
 // [posthaste.CodeNotDead] says that it is not dead, or that somebody else's
 // replay came first; other codes are [posthaste.CodeEndpointDeleted] and

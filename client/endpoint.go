@@ -34,6 +34,9 @@ type NewEndpoint struct {
 	Signature   *posthaste.Signature `json:"signature,omitempty"`
 	Retry       *Retry               `json:"retry,omitempty"`
 	MaxInFlight int                  `json:"max_in_flight,omitempty"`
+	RateLimit   *posthaste.RateLimit `json:"rate_limit,omitempty"`
+	Ordered     posthaste.Ordering   `json:"ordered,omitempty"`
+	Breaker     *posthaste.Breaker   `json:"breaker,omitempty"`
 }
 
 // Retry is the part of a retry policy that differs from the server's default.
@@ -43,6 +46,7 @@ type Retry struct {
 	Timeout   posthaste.Duration   `json:"timeout,omitzero"`
 	Deadline  posthaste.Duration   `json:"deadline,omitzero"`
 	Transient []string             `json:"transient,omitempty"`
+	RPS       *float64             `json:"rps,omitempty"`
 }
 
 // Endpoint is an endpoint as the server knows it.

@@ -93,6 +93,10 @@ type Config struct {
 	// IdempotencyWindow is how long idempotency keys are kept. Default: Retention.
 	IdempotencyWindow time.Duration
 
+	// DisableAfter is how long an endpoint may fail without one success before it is
+	// disabled. Default: 120h.
+	DisableAfter time.Duration
+
 	// Replica names this process among those on the same database, and in the
 	// records of attempts. Default: the host name and the process id.
 	Replica string
@@ -184,7 +188,7 @@ func New(ctx context.Context, config Config) (*Engine, error) {
 		Store: config.Store, Sender: e.sender, Keyring: ring, Replica: config.Replica, Roles: config.Roles,
 		Log: config.Log, Metrics: metrics, MaxInFlight: config.MaxInFlight,
 		Grace: config.Grace, IdleSweep: config.IdleSweep,
-		Retention: config.Retention, DeadRetention: config.DeadRetention, IdempotencyWindow: config.IdempotencyWindow,
+		Retention: config.Retention, DeadRetention: config.DeadRetention, DisableAfter: config.DisableAfter, IdempotencyWindow: config.IdempotencyWindow,
 	})
 	if err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ type deliveriesCommand struct {
 	List   deliveriesList   `cmd:"" help:"List deliveries, newest first."`
 	Get    deliveriesGet    `cmd:"" help:"Show a delivery with its attempts."`
 	Replay deliveriesReplay `cmd:"" help:"Bring dead deliveries back."`
+	Skip   deliveriesSkip   `cmd:"" help:"End pending deliveries unsent."`
 }
 
 type deliveriesList struct {
@@ -126,12 +127,42 @@ func (c *deliveriesReplay) Run(ctx context.Context, s Streams) error {
 	if err != nil {
 		return err
 	}
-	for _, id := range c.IDs {
+	return eachDelivery(c.printer(s), c.IDs, "pending", func(id string) error {
 		if err := api.Deliveries.Replay(ctx, id); err != nil {
 			return fmt.Errorf("replay %s: %w", id, err)
 		}
-		err := c.printer(s).object(map[string]string{"id": id, "status": "pending"}, func() error {
-			_, err := fmt.Fprintf(s.Stdout, "%s  pending\n", id)
+		return nil
+	})
+}
+
+type deliveriesSkip struct {
+	remote
+	IDs []string `arg:"" name:"id" help:"Ids of pending deliveries."`
+}
+
+// Run skips deliveries one by one and stops at the first that cannot be.
+func (c *deliveriesSkip) Run(ctx context.Context, s Streams) error {
+	api, err := c.client()
+	if err != nil {
+		return err
+	}
+	return eachDelivery(c.printer(s), c.IDs, "dead", func(id string) error {
+		if err := api.Deliveries.Skip(ctx, id); err != nil {
+			return fmt.Errorf("skip %s: %w", id, err)
+		}
+		return nil
+	})
+}
+
+// eachDelivery does something to deliveries in turn and prints the status that each
+// has then.
+func eachDelivery(p printer, ids []string, status string, do func(id string) error) error {
+	for _, id := range ids {
+		if err := do(id); err != nil {
+			return err
+		}
+		err := p.object(map[string]string{"id": id, "status": status}, func() error {
+			_, err := fmt.Fprintf(p.Stdout, "%s  %s\n", id, status)
 			return err
 		})
 		if err != nil {

@@ -88,7 +88,7 @@ func (s *server) newEngine(ctx context.Context, db database) (*engine.Engine, ke
 		Store: db, MasterKey: k.master, AdminKey: k.admin, Roles: engine.Roles(c.Roles), Endpoint: engine.Endpoint(c.Endpoint),
 		AllowNetworks: c.AllowNetworks, AllowHTTP: c.AllowHTTP,
 		MaxInFlight: c.MaxInFlight, MaxPayloadBytes: c.MaxPayloadBytes,
-		Retention: c.Retention, DeadRetention: c.DeadRetention, IdempotencyWindow: c.IdempotencyWindow,
+		Retention: c.Retention, DeadRetention: c.DeadRetention, DisableAfter: c.DisableAfter, IdempotencyWindow: c.IdempotencyWindow,
 		Replica: c.Replica, Grace: c.Grace - httpGrace(c.Grace), IdleSweep: c.IdleSweep,
 		MetricsOpen: c.MetricsOpen, Log: s.log, Version: programVersion(),
 	})

@@ -36,6 +36,7 @@ var documented = [][4]string{
 	{"max-payload", "POSTHASTE_MAX_PAYLOAD", "", "1MiB"},
 	{"retention", "POSTHASTE_RETENTION", "", "720h"},
 	{"dead-retention", "POSTHASTE_DEAD_RETENTION", "", "2160h"},
+	{"disable-after", "POSTHASTE_DISABLE_AFTER", "", "120h"},
 	{"idempotency-window", "POSTHASTE_IDEMPOTENCY_WINDOW", "", ""},
 	{"replica", "POSTHASTE_REPLICA", "", ""},
 	{"grace", "POSTHASTE_GRACE", "", "30s"},

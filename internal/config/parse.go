@@ -84,6 +84,7 @@ func (f Flags) read(lookup func(string) (string, bool)) (Config, *reader) {
 		AllowNetworks:   r.networks(),
 		MaxInFlight:     r.count("max-in-flight"),
 		MaxPayloadBytes: r.size("max-payload"),
+		DisableAfter:    r.duration("disable-after"),
 		Retention:       r.duration("retention"),
 		DeadRetention:   r.duration("dead-retention"),
 		Grace:           r.duration("grace"),

@@ -41,6 +41,7 @@ func Settings() []Setting {
 		{Name: "endpoint-secret", HasFile: true, kind: secret},
 		{Name: "max-in-flight", Default: "512"},
 		{Name: "max-payload", Default: "1MiB"},
+		{Name: "disable-after", Default: "120h"},
 		{Name: "retention", Default: "720h"},
 		{Name: "dead-retention", Default: "2160h"},
 		{Name: "idempotency-window"},

@@ -224,3 +224,32 @@ func (a *api) replayDelivery(c *call) error {
 	c.write(http.StatusOK, replayBody{Status: posthaste.StatePending.String()})
 	return nil
 }
+
+type skipBody struct {
+	Status string `json:"status" enum:"dead"`
+	Reason string `json:"reason" enum:"skipped"`
+}
+
+// skipDelivery ends a delivery that its endpoint should not see, or that holds up
+// those behind it.
+func (a *api) skipDelivery(c *call) error {
+	if err := newQuery(c).err(); err != nil {
+		return err
+	}
+	id, err := pathID(c, posthaste.KindDelivery, "delivery")
+	if err != nil {
+		return err
+	}
+	if err := a.noBody(c); err != nil {
+		return err
+	}
+	_, err = a.Pipeline.Skip(c.r.Context(), c.tenant, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return notFound("delivery")
+	}
+	if err != nil {
+		return err
+	}
+	c.write(http.StatusOK, skipBody{Status: posthaste.StateDead.String(), Reason: posthaste.ReasonSkipped.String()})
+	return nil
+}

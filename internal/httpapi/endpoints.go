@@ -6,9 +6,11 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/posthaste-dev/posthaste"
 	"github.com/posthaste-dev/posthaste/internal/auth"
+	"github.com/posthaste-dev/posthaste/internal/gate"
 	"github.com/posthaste-dev/posthaste/internal/pipeline"
 	"github.com/posthaste-dev/posthaste/internal/store"
 	"github.com/posthaste-dev/posthaste/signature"
@@ -86,26 +88,10 @@ type endpointBody struct {
 	Tenant    string            `json:"tenant,omitempty" doc:"Whose it is; only where all tenants are read"`
 }
 
-type gateBody struct {
-	State               string  `json:"state" enum:"closed,paused,disabled" doc:"closed: deliveries flow; paused: they wait; disabled: no new ones are made"`
-	Reason              *string `json:"reason"`
-	Until               moment  `json:"until"`
-	ConsecutiveFailures int     `json:"consecutive_failures"`
-}
-
 // showEndpoint writes empty lists where the stored definition has none at all,
 // so that no client has to tell null from empty.
-func showEndpoint(row store.EndpointRow) endpointBody {
+func showEndpoint(row store.EndpointRow, g gateBody) endpointBody {
 	e := row.Endpoint
-	gate := gateBody{State: "closed"}
-	switch { // disabled before paused: it is what has to be undone first
-	case !e.DeletedAt.IsZero():
-		gate.State, gate.Reason = "disabled", orNull("deleted")
-	case e.Disabled:
-		gate.State, gate.Reason = "disabled", orNull(e.DisabledReason)
-	case e.Paused:
-		gate.State = "paused"
-	}
 	d := e.Definition
 	if d.Headers == nil {
 		d.Headers = map[string]string{}
@@ -123,7 +109,7 @@ func showEndpoint(row store.EndpointRow) endpointBody {
 		metadata = map[string]string{}
 	}
 	return endpointBody{
-		ID: e.ID.Print(posthaste.KindEndpoint), Definition: d, UID: orNull(e.UID), Metadata: metadata, Enabled: !e.Disabled, Gate: gate,
+		ID: e.ID.Print(posthaste.KindEndpoint), Definition: d, UID: orNull(e.UID), Metadata: metadata, Enabled: !e.Disabled, Gate: g,
 		Version: e.Version, CreatedAt: moment(e.CreatedAt), UpdatedAt: moment(e.UpdatedAt), DeletedAt: moment(e.DeletedAt),
 		Secrets: showSecrets(row.Secrets),
 	}
@@ -175,7 +161,7 @@ func (a *api) createEndpoint(c *call) error {
 
 // answerCreated shows the secret, this once.
 func (c *call) answerCreated(row store.EndpointRow, secret string) {
-	body := showEndpoint(row)
+	body := showEndpoint(row, showGate(row, gate.State{}, time.Time{}))
 	body.Secret = secret
 	c.Header().Set("Location", "/v1/endpoints/"+body.ID)
 	c.Header().Set("Cache-Control", "no-store")
@@ -217,8 +203,12 @@ func (a *api) listEndpoints(c *call) error {
 	if err != nil {
 		return err
 	}
+	gates, err := a.gatesOf(c, rows...)
+	if err != nil {
+		return err
+	}
 	show := func(row store.EndpointRow) endpointBody {
-		body := showEndpoint(row)
+		body := showEndpoint(row, gates[row.No])
 		body.Tenant = names[row.Tenant]
 		return body
 	}
@@ -260,7 +250,11 @@ func (a *api) readEndpoint(c *call) error {
 	if err != nil {
 		return err
 	}
-	body := showEndpoint(row)
+	gates, err := a.gatesOf(c, row)
+	if err != nil {
+		return err
+	}
+	body := showEndpoint(row, gates[row.No])
 	body.Tenant = names[row.Tenant]
 	c.answerEndpoint(http.StatusOK, body)
 	return nil

@@ -106,7 +106,7 @@ func (a *api) putEndpoint(c *call) error {
 	case made:
 		c.answerCreated(row, secret)
 	default:
-		c.answerEndpoint(http.StatusOK, showEndpoint(row))
+		return a.answerChanged(c, row)
 	}
 	return nil
 }
@@ -185,8 +185,7 @@ func (a *api) changeEndpoint(c *call, id posthaste.ID, pre precondition, change 
 	if err != nil {
 		return err
 	}
-	c.answerEndpoint(http.StatusOK, showEndpoint(row))
-	return nil
+	return a.answerChanged(c, row)
 }
 
 func (a *api) deleteEndpoint(c *call) error {

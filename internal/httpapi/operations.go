@@ -120,6 +120,12 @@ var (
 		codes: []posthaste.Code{posthaste.CodeNotDead, posthaste.CodeEndpointDeleted, posthaste.CodeExpiredEvent, posthaste.CodeUnreadable, posthaste.CodeTooLarge},
 	}
 
+	skipDeliveryOperation = operation{
+		tag: "Deliveries", summary: "Skip a pending delivery",
+		text:   "Ends it unsent: dead, reason skipped. Where an endpoint is ordered, what waits behind it follows. An attempt that is under way ends, and changes nothing any more unless it succeeds before this.",
+		status: 200, out: skipBody{}, codes: []posthaste.Code{posthaste.CodeNotPending, posthaste.CodeUnreadable, posthaste.CodeTooLarge},
+	}
+
 	tenantCodes = append([]posthaste.Code{posthaste.CodeInvalid, posthaste.CodeNotFound}, changeCodes...)
 
 	createTenantOperation = operation{tag: "Tenants", summary: "Make a tenant", in: tenantRequest{}, required: []string{"name"}, status: 201, out: tenantBody{}, codes: []posthaste.Code{posthaste.CodeConflict}}

@@ -67,7 +67,11 @@ func (a *api) rotateSecret(c *call) error {
 	if err != nil {
 		return err
 	}
-	body := showEndpoint(row)
+	gates, err := a.gatesOf(c, row)
+	if err != nil {
+		return err
+	}
+	body := showEndpoint(row, gates[row.No])
 	body.Secret = secret
 	c.Header().Set("Cache-Control", "no-store")
 	c.answerEndpoint(http.StatusOK, body)

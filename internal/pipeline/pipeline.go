@@ -192,6 +192,9 @@ func (p *Pipeline) Store() store.Store { return p.store }
 // Metrics returns what is counted into.
 func (p *Pipeline) Metrics() *telemetry.Metrics { return p.metrics }
 
+// Now returns the database's time, as far as it is known.
+func (p *Pipeline) Now() time.Time { return p.clock.Now() }
+
 // Ready returns nil when the engine can take and deliver events, else why not.
 func (p *Pipeline) Ready() error {
 	return p.running()
