@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/posthaste-dev/posthaste"
 	"github.com/posthaste-dev/posthaste/internal/store"
@@ -178,4 +179,69 @@ func TestUnreservedRoomIsFree(t *testing.T) {
 	}
 	r.unreserve(1, 10, kind{})
 	r.finish(t, 0)
+}
+
+func TestHalfOfARoomIsBornLeasedWhileOlderWorkWaits(t *testing.T) {
+	r := newRig(100)
+	born := kind{born: true}
+	if n := r.reserve(1, 4, 100, kind{born: true, besideDue: true}); n != 10 {
+		t.Errorf("beside due work %d were born leased, want half of 20", n)
+	}
+	if n := r.reserve(1, 4, 100, kind{}); n != 10 {
+		t.Errorf("the claimed work got %d places, want the other half", n)
+	}
+	r.unreserve(1, 10, born)
+	r.unreserve(1, 10, kind{})
+	if n := r.reserve(1, 4, 100, born); n != 20 {
+		t.Errorf("alone, %d were born leased, want all of 20", n)
+	}
+	r.unreserve(1, 20, born)
+	r.finish(t, 0)
+}
+
+func TestRetriesTakeAPartOfTheSlotsWhileFirstAttemptsWait(t *testing.T) {
+	r := newRig(10)
+	push := func(no store.EndpointNo, number, n int) {
+		items := make([]*item, r.reserve(no, 10, n, kind{}))
+		for i := range items {
+			items[i] = &item{lease: store.Lease{Endpoint: no, Number: number, Delivery: r.minter.Mint(testNow).Delivery(1)}}
+		}
+		r.push(items)
+	}
+	push(1, 1, 1) // something runs, so that the rest queues up behind it in order
+	push(2, 2, 30)
+	if running := r.runs(); running != 10 {
+		t.Fatalf("%d run, retries alone may take all slots", running)
+	}
+	push(3, 1, 30)
+	for range 20 {
+		r.end <- struct{}{}
+	}
+	r.lanes.mu.Lock()
+	retried, running := r.retried, r.running
+	r.lanes.mu.Unlock()
+	if running != 10 || retried > 3 {
+		t.Errorf("%d of %d slots go to retries, want 3 at most", retried, running)
+	}
+	r.finish(t, 61)
+}
+
+func TestAnItemWaitsForItsSlot(t *testing.T) {
+	r := newRig(10)
+	r.reserve(1, 10, 2, kind{})
+	soon := uptime() + 50*time.Millisecond
+	r.push([]*item{
+		{lease: store.Lease{Endpoint: 1, Number: 1, Delivery: r.minter.Mint(testNow).Delivery(1)}, startAt: soon},
+		{lease: store.Lease{Endpoint: 1, Number: 1, Delivery: r.minter.Mint(testNow).Delivery(1)}, startAt: soon + time.Hour},
+	})
+	<-r.started
+	if now := uptime(); now < soon {
+		t.Errorf("started %s before its time", soon-now)
+	}
+	back := r.recall(func(*item) bool { return true })
+	if len(back) != 1 {
+		t.Errorf("%d items could be taken back, want the one that waits", len(back))
+	}
+	r.settled(back)
+	r.finish(t, 1)
 }
