@@ -20,8 +20,8 @@ import (
 	"github.com/posthaste-dev/posthaste/internal/testdb"
 )
 
-// arrival is one request at a journal.
-type arrival struct {
+// journalEntry is one request at a journal.
+type journalEntry struct {
 	at      time.Time
 	event   string // webhook-id
 	attempt int
@@ -31,16 +31,16 @@ type arrival struct {
 // journal is a receiver that writes down what came when, and how much at once.
 type journal struct {
 	*httptest.Server
-	answer func(arrival) int
+	answer func(journalEntry) int
 	delay  time.Duration
 
 	mu       sync.Mutex
-	arrivals []arrival
+	arrivals []journalEntry
 	now      int
 	most     int
 }
 
-func newJournal(t *testing.T, answer func(arrival) int) *journal {
+func newJournal(t *testing.T, answer func(journalEntry) int) *journal {
 	j := &journal{answer: answer}
 	j.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -48,7 +48,7 @@ func newJournal(t *testing.T, answer func(arrival) int) *journal {
 			return
 		}
 		attempt, _ := strconv.Atoi(r.Header.Get("posthaste-attempt"))
-		a := arrival{at: time.Now(), event: r.Header.Get("webhook-id"), attempt: attempt, body: string(body)}
+		a := journalEntry{at: time.Now(), event: r.Header.Get("webhook-id"), attempt: attempt, body: string(body)}
 		j.mu.Lock()
 		j.arrivals = append(j.arrivals, a)
 		j.now++
@@ -68,7 +68,7 @@ func newJournal(t *testing.T, answer func(arrival) int) *journal {
 	return j
 }
 
-func (j *journal) seen() []arrival {
+func (j *journal) seen() []journalEntry {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return slices.Clone(j.arrivals)
@@ -131,13 +131,13 @@ func TestGatesHoldOverReplicasAndKills(t *testing.T) {
 		urls[i] = r.url
 	}
 	const rps, burst, timeout = 40, 20, time.Second
-	fast, inOrder := newJournal(t, nil), newJournal(t, func(a arrival) int {
+	fast, inOrder := newJournal(t, nil), newJournal(t, func(a journalEntry) int {
 		if n, _ := strconv.Atoi(a.body); n%7 == 0 && a.attempt == 1 {
 			return http.StatusServiceUnavailable
 		}
 		return http.StatusOK
 	})
-	broken := newJournal(t, func(arrival) int { return http.StatusInternalServerError })
+	broken := newJournal(t, func(journalEntry) int { return http.StatusInternalServerError })
 	schedule := strings.TrimSuffix(strings.Repeat(`"100ms",`, 50), ",")
 	replicas[0].makeEndpoint(fmt.Sprintf(`{"url":%q,"event_types":["limited"],"rate_limit":{"rps":%d,"burst":%d}}`, fast.URL, rps, burst))
 	replicas[0].makeEndpoint(fmt.Sprintf(`{"url":%q,"event_types":["ordered"],"ordered":"endpoint","retry":{"schedule":[%s],"timeout":"1s"}}`, inOrder.URL, schedule))
@@ -188,7 +188,7 @@ func TestGatesHoldOverReplicasAndKills(t *testing.T) {
 
 // checkLimit fails if any window of time has more attempts than allowed. A replica that
 // is killed loses slots; nothing gives any twice.
-func checkLimit(t *testing.T, arrivals []arrival, rps, burst float64) {
+func checkLimit(t *testing.T, arrivals []journalEntry, rps, burst float64) {
 	t.Helper()
 	most := 0.0
 	for i := range arrivals {
@@ -207,7 +207,7 @@ func checkLimit(t *testing.T, arrivals []arrival, rps, burst float64) {
 
 // checkOrder fails if an event arrived before an earlier one was through, or if two
 // were under way at once, but for what a killed replica had sent.
-func checkOrder(t *testing.T, arrivals []arrival) {
+func checkOrder(t *testing.T, arrivals []journalEntry) {
 	t.Helper()
 	last, again := -1, 0
 	for _, a := range arrivals {
@@ -228,7 +228,7 @@ func checkOrder(t *testing.T, arrivals []arrival) {
 
 // checkProbes fails if, once the breaker was open, two attempts were closer than
 // the attempt's timeout.
-func checkProbes(t *testing.T, arrivals []arrival, threshold int, timeout time.Duration) {
+func checkProbes(t *testing.T, arrivals []journalEntry, threshold int, timeout time.Duration) {
 	t.Helper()
 	closest := time.Hour
 	probes := 0
@@ -254,7 +254,7 @@ func checkProbes(t *testing.T, arrivals []arrival, threshold int, timeout time.D
 // with a long backlog is open.
 func TestOpenBreakerRewritesNoDelivery(t *testing.T) {
 	db := testdb.Postgres(t)
-	broken := newJournal(t, func(arrival) int { return http.StatusInternalServerError })
+	broken := newJournal(t, func(journalEntry) int { return http.StatusInternalServerError })
 	good := newCounter(t)
 	r := newReplica(t, db, nil)
 	r.start()

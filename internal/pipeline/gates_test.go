@@ -200,7 +200,7 @@ func TestRateLimitIsKeptAndReached(t *testing.T) {
 	e.eventually(20*time.Second, "all have arrived", func() bool { at, _ := r.seen(); return len(at) == n })
 	at, _ := r.seen()
 	took := at[len(at)-1].Sub(began)
-	if most := time.Duration(float64(n-burst/2) / rps / 0.95 * float64(time.Second)); took > most+500*time.Millisecond {
+	if most := (n - burst/2) * time.Second * 100 / 95 / rps; took > most+500*time.Millisecond {
 		t.Errorf("%d attempts at %d a second took %s, want %s at most", n, rps, took, most)
 	}
 	withinLimit(t, at, rps, burst)

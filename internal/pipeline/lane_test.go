@@ -126,11 +126,11 @@ func TestOneLaneCannotFillTheEngine(t *testing.T) {
 
 func TestASlowLaneIsGivenNoMoreThanItCanWorkOff(t *testing.T) {
 	l := &lane{slots: 16, pace: maxLaneWait}
-	if got := l.capacity(); got != 32 {
+	if got := l.capacity(maxLaneWait); got != 32 {
 		t.Errorf("capacity at a pace of one attempt in 15 s = %d, want its slots and one round of waiting", got)
 	}
 	l.pace = 0
-	if got := l.capacity(); got != 80 {
+	if got := l.capacity(maxLaneWait); got != 80 {
 		t.Errorf("capacity of an unknown pace = %d, want 80", got)
 	}
 }
@@ -155,15 +155,15 @@ func TestStoppedLanesStartNothingAndGiveBackWhatWaits(t *testing.T) {
 // What has ended and waits for its record takes no place in the queue, up to a bound.
 func TestRoomOfWhatIsNotRecorded(t *testing.T) {
 	l := &lane{slots: 10, room: 50}
-	if got := l.free(); got != 0 {
+	if got := l.free(kind{}); got != 0 {
 		t.Errorf("a lane of 10 slots with 50 that wait or run takes %d more", got)
 	}
 	l.ended = 20
-	if got := l.free(); got != 20 {
+	if got := l.free(kind{}); got != 20 {
 		t.Errorf("with 20 of them ended it takes %d more, want 20", got)
 	}
 	l.room, l.ended = 80, 60
-	if got := l.free(); got != 0 {
+	if got := l.free(kind{}); got != 0 {
 		t.Errorf("with 60 that wait for their record it takes %d more, want 0", got)
 	}
 }
@@ -214,11 +214,15 @@ func TestRetriesTakeAPartOfTheSlotsWhileFirstAttemptsWait(t *testing.T) {
 		t.Fatalf("%d run, retries alone may take all slots", running)
 	}
 	push(3, 1, 30)
+	for range 10 {
+		<-r.started
+	}
 	for range 20 {
 		r.end <- struct{}{}
+		<-r.started // the one that follows
 	}
 	r.lanes.mu.Lock()
-	retried, running := r.retried, r.running
+	retried, running := r.lanes.retried, r.lanes.running
 	r.lanes.mu.Unlock()
 	if running != 10 || retried > 3 {
 		t.Errorf("%d of %d slots go to retries, want 3 at most", retried, running)
