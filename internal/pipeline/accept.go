@@ -347,6 +347,7 @@ func (p *Pipeline) noteBornDue(s *submission, ev store.NewEvent) {
 	for i, d := range ev.Deliveries {
 		if !d.Leased && s.targets[i].open() {
 			p.metrics.Spilled.Inc()
+			p.recent.add(&s.event)
 			p.noteDue(s.targets[i])
 		}
 	}

@@ -121,13 +121,16 @@ func (p *Pipeline) claim(ctx context.Context, wants []store.ClaimWant) error {
 // loadClaimed makes items of leases, with their events as far as the bytes allow.
 func (p *Pipeline) loadClaimed(ctx context.Context, leases []store.Lease) []*item {
 	items := make([]*item, len(leases))
-	keys := make([]store.EventKey, len(leases))
+	keys := make([]store.EventKey, 0, len(leases))
 	for i, l := range leases {
-		items[i] = &item{lease: l}
-		keys[i] = store.EventKey{Tenant: l.Tenant, ID: l.Delivery.Event()}
+		id := l.Delivery.Event()
+		items[i] = &item{lease: l, event: p.recent.find(id)}
+		if items[i].event == nil {
+			keys = append(keys, store.EventKey{Tenant: l.Tenant, ID: id})
+		}
 	}
-	if len(leases) == 0 {
-		return nil
+	if len(keys) == 0 {
+		return items
 	}
 	call, cancel := context.WithTimeout(ctx, claimTimeout)
 	defer cancel()
@@ -140,7 +143,9 @@ func (p *Pipeline) loadClaimed(ctx context.Context, leases []store.Lease) []*ite
 		byID[events[i].ID] = &events[i]
 	}
 	for _, it := range items {
-		it.event = byID[it.lease.Delivery.Event()]
+		if it.event == nil {
+			it.event = byID[it.lease.Delivery.Event()]
+		}
 	}
 	return items
 }

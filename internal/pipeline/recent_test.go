@@ -1,0 +1,35 @@
+package pipeline
+
+import (
+	"testing"
+
+	"github.com/posthaste-dev/posthaste"
+)
+
+func TestRecentIsBounded(t *testing.T) {
+	var minter posthaste.Minter
+	r := newRecent()
+	var events []*posthaste.Event
+	for i := range 3 * maxRecent {
+		e := &posthaste.Event{ID: minter.Mint(testNow), Payload: make([]byte, 1+i%9000)}
+		events = append(events, e)
+		r.add(e)
+		r.add(e) // again: once is enough
+		if len(r.byID) > maxRecent || len(r.order)-r.first != len(r.byID) || r.bytes > maxRecentBytes {
+			t.Fatalf("%d events, %d in order, %d bytes", len(r.byID), len(r.order)-r.first, r.bytes)
+		}
+	}
+	if r.find(events[len(events)-1].ID) != events[len(events)-1] || r.find(events[0].ID) != nil {
+		t.Error("the newest is to be found, the oldest is not")
+	}
+	for len(r.byID) > 0 {
+		r.drop()
+	}
+	if r.bytes != 0 {
+		t.Errorf("empty, with %d bytes", r.bytes)
+	}
+	r.add(&posthaste.Event{ID: minter.Mint(testNow), Payload: make([]byte, maxRecentBytes/16+1)})
+	if len(r.byID) != 0 {
+		t.Error("a large event took the place of many")
+	}
+}
