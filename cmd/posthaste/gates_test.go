@@ -370,3 +370,94 @@ func TestExpiryOfALongBacklog(t *testing.T) {
 		})
 	}
 }
+
+// TestAStrangersLockOnAGate holds the rows of two gates locked: the limited endpoint is
+// open then, the ordered one waits, and nobody else notices.
+func TestAStrangersLockOnAGate(t *testing.T) {
+	db := testdb.Postgres(t)
+	r := newReplica(t, db, nil)
+	r.start()
+	limited, inOrder, plain := newJournal(t, nil), newJournal(t, nil), newJournal(t, nil)
+	r.makeEndpoint(fmt.Sprintf(`{"url":%q,"event_types":["limited"],"rate_limit":{"rps":1000,"burst":10}}`, limited.URL))
+	r.makeEndpoint(fmt.Sprintf(`{"url":%q,"event_types":["ordered"],"ordered":"endpoint"}`, inOrder.URL))
+	r.makeEndpoint(fmt.Sprintf(`{"url":%q,"event_types":["plain"]}`, plain.URL))
+	client := &http.Client{Timeout: 5 * time.Second}
+	send := func(eventType string, n int) (slowest time.Duration) {
+		for i := range n {
+			began := time.Now()
+			keepSending(t.Context(), client, eventType, fmt.Sprintf("%d-%d", began.UnixNano(), i), []string{r.url})
+			slowest = max(slowest, time.Since(began))
+		}
+		return slowest
+	}
+	for _, eventType := range []string{"limited", "ordered", "plain"} {
+		send(eventType, 1) // so that each gate has its row
+	}
+	eventually(t, 10*time.Second, "the first ones have arrived", func() bool {
+		return limited.distinct() == 1 && inOrder.distinct() == 1 && plain.distinct() == 1
+	})
+	stranger, err := pgx.Connect(t.Context(), db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = stranger.Close(context.WithoutCancel(t.Context())) }()
+	tx, err := stranger.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), "select * from gates for update"); err != nil {
+		t.Fatal(err)
+	}
+	accepts := max(send("limited", 20), send("ordered", 20))
+	began := time.Now()
+	accepts = max(accepts, send("plain", 50))
+	eventually(t, 5*time.Second, "the plain endpoint's have arrived", func() bool { return plain.distinct() == 51 })
+	neighbour := time.Since(began)
+	eventually(t, 10*time.Second, "the limited endpoint's have arrived: it is open", func() bool { return limited.distinct() == 21 })
+	t.Logf("while two gates were locked: the slowest accept took %s, 50 events to the neighbour %s", accepts, neighbour)
+	if n := inOrder.distinct(); n != 1 {
+		t.Errorf("%d ordered ones arrived while their gate was locked", n-1)
+	}
+	if accepts > time.Second {
+		t.Errorf("an accept took %s", accepts)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 15*time.Second, "the ordered ones have arrived", func() bool { return inOrder.distinct() == 21 })
+	settledEverywhere(t, r, 10*time.Second)
+	verify(t, db)
+}
+
+// TestInFlightIsSharedAmongReplicas counts how many attempts three replicas have under
+// way together at an endpoint.
+func TestInFlightIsSharedAmongReplicas(t *testing.T) {
+	db := testdb.Postgres(t)
+	replicas := []*replica{newReplica(t, db, nil), newReplica(t, db, nil), newReplica(t, db, nil)}
+	urls := make([]string, len(replicas))
+	for i, r := range replicas {
+		r.start()
+		urls[i] = r.url
+	}
+	const slots = 7
+	j := newJournal(t, nil)
+	j.delay = 20 * time.Millisecond
+	replicas[0].makeEndpoint(fmt.Sprintf(`{"url":%q,"event_types":["*"],"max_in_flight":%d}`, j.URL, slots))
+	l := startLoad(t, 12, 100_000, urls...)
+	wait(t.Context(), 4*time.Second) // each knows of the others
+	j.mu.Lock()
+	j.most = 0
+	j.mu.Unlock()
+	wait(t.Context(), 3*time.Second)
+	l.stop()
+	j.mu.Lock()
+	most := j.most
+	j.mu.Unlock()
+	t.Logf("at most %d under way at once, %d allowed, by 3 replicas", most, slots)
+	if most > slots || most < slots-2 {
+		t.Errorf("%d under way at once, want %d", most, slots)
+	}
+	for _, r := range replicas {
+		r.terminate(15 * time.Second)
+	}
+}
