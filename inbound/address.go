@@ -1,0 +1,75 @@
+package inbound
+
+import (
+	"net/url"
+	"strings"
+)
+
+// publicURL is the setting of providers that sign the URL they were given.
+func publicURL() Setting {
+	return Setting{
+		Name: "public_url", Required: true, problem: publicURLProblem,
+		Meaning: "the URL of the source as it was entered at the provider, with https:// and without a query that the provider adds itself. " +
+			"The signature covers it, and it is never made up from the request's Host header",
+	}
+}
+
+// addresses returns the URLs that a signature of the scheme may cover: the
+// configured one with the query that the request came with, and as it is.
+func (v *Verifier) addresses(r *Request, s scheme) []string {
+	if !strings.Contains(s.template, "{url}") {
+		return []string{""}
+	}
+	var all []string
+	for _, address := range v.publicURLs(r) {
+		all = append(all, address)
+		if s.urls != nil {
+			all = append(all, s.urls(address)...)
+		}
+	}
+	return all
+}
+
+func (v *Verifier) publicURLs(r *Request) []string {
+	configured, _, _ := strings.Cut(v.settings["public_url"], "#") // a fragment is never sent
+	all := []string{configured}
+	if r.URL != nil && r.URL.RawQuery != "" {
+		base, query, _ := strings.Cut(configured, "?")
+		if query != r.URL.RawQuery {
+			all = []string{base + "?" + r.URL.RawQuery, configured}
+		}
+	}
+	return all
+}
+
+// otherPorts returns the URL with and without the port: Twilio's own libraries try
+// both, as some of its products sign the default port and some leave any port out.
+func otherPorts(address string) []string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil
+	}
+	scheme, rest, _ := strings.Cut(address, "://")
+	end := strings.IndexAny(rest, "/?")
+	if end < 0 {
+		end = len(rest)
+	}
+	tail := rest[end:]
+	if u.Port() != "" {
+		return []string{scheme + "://" + strings.TrimSuffix(u.Host, ":"+u.Port()) + tail}
+	}
+	port := map[string]string{"https": ":443", "http": ":80"}[scheme]
+	return []string{scheme + "://" + u.Host + port + tail}
+}
+
+// hubspotEscapes are those that HubSpot undoes in a URL before it signs it.
+// Source: HubSpot's documentation on validating requests, version 3.
+var hubspotEscapes = strings.NewReplacer("%3A", ":", "%2F", "/", "%3F", "?", "%40", "@", "%21", "!", "%24", "$",
+	"%27", "'", "%28", "(", "%29", ")", "%2A", "*", "%2C", ",", "%3B", ";")
+
+func hubspotDecoded(address string) []string {
+	if decoded := hubspotEscapes.Replace(address); decoded != address {
+		return []string{decoded}
+	}
+	return nil
+}

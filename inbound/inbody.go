@@ -1,0 +1,136 @@
+package inbound
+
+import (
+	"context"
+	"crypto"
+	"crypto/rsa"
+	"crypto/sha1" //nolint:gosec // Paddle Classic signs with it
+	"encoding/base64"
+	"encoding/hex"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Providers whose signature is in the body.
+
+// verifyMailgun looks at the timestamp and token that Mailgun signs. The rest of
+// the body is not signed; who has seen one request can send another body with its
+// signature, so the token is what deliveries are told apart by.
+// Source: documentation.mailgun.com, "Securing webhooks".
+func verifyMailgun(_ context.Context, v *Verifier, r *Request) (*Rejection, error) {
+	d := read(r)
+	found := false
+	for _, where := range [][]string{{"signature"}, {"parent-signature"}, nil} {
+		at := func(name string) string { return d.at(inBody(append(slices.Clone(where), name)...)) }
+		timestamp, token := at("timestamp"), at("token")
+		signature, err := hex.DecodeString(at("signature"))
+		if err != nil || len(signature) == 0 || token == "" || timestamp == "" {
+			continue
+		}
+		found = true
+		for _, secret := range v.config.Secrets {
+			if hmacSHA256.matches(key{bytes: []byte(secret)}, [][]byte{[]byte(timestamp), []byte(token)}, [][]byte{signature}) {
+				return v.checkFresh(stamp{unit: seconds}, timestamp, r.At), nil
+			}
+		}
+	}
+	if !found {
+		return reject(ReasonMalformedBody, "the body has no signature with timestamp, token and signature in it", "is this request from Mailgun?"), nil
+	}
+	return reject(ReasonWrongSecret, "the signature in the body matches none of the secrets", "use the HTTP webhook signing key, which is not the API key"), nil
+}
+
+// verifyPaddleClassic checks the signature over the other fields of the form, by
+// name, in the notation of PHP's serialize with all values as strings.
+// Source: developer.paddle.com/classic, "Verifying webhooks".
+func verifyPaddleClassic(_ context.Context, v *Verifier, r *Request) (*Rejection, error) {
+	form := read(r).form
+	signature, err := base64.StdEncoding.DecodeString(form.Get("p_signature"))
+	if err != nil || len(signature) == 0 {
+		return reject(ReasonMalformedBody, "the body is not a form with p_signature in it", "is this request from Paddle Classic?"), nil
+	}
+	sum := sha1.Sum([]byte(phpSerialized(form))) //nolint:gosec // as above
+	for _, secret := range v.config.Secrets {
+		k, err := rsaKey(secret)
+		if err == nil && rsa.VerifyPKCS1v15(k.rsa, crypto.SHA1, sum[:], signature) == nil {
+			return nil, nil
+		}
+	}
+	return noMatch(v.provider.Title), nil
+}
+
+func phpSerialized(form url.Values) string {
+	var names []string
+	for name := range form {
+		if name != "p_signature" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	var b strings.Builder
+	text := func(s string) { b.WriteString("s:" + strconv.Itoa(len(s)) + `:"` + s + `";`) }
+	b.WriteString("a:" + strconv.Itoa(len(names)) + ":{")
+	for _, name := range names {
+		values := form[name]
+		text(name)
+		text(values[len(values)-1]) // PHP keeps the last of several
+	}
+	b.WriteString("}")
+	return b.String()
+}
+
+func rsaProblem(secret string) string {
+	if _, err := rsaKey(secret); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// verifyAdyen checks every item of a payment notification, or the header of the
+// newer webhooks. One item that is not genuine condemns the request.
+// Source: docs.adyen.com, "Verify HMAC signatures".
+func verifyAdyen(_ context.Context, v *Verifier, r *Request) (*Rejection, error) {
+	d := read(r)
+	if member(d.json, "notificationItems") == nil {
+		return v.verifySchemes(r), nil
+	}
+	items := d.itemsAt("notificationItems")
+	if len(items) == 0 {
+		return reject(ReasonMalformedBody, "the body has an empty list of notificationItems", ""), nil
+	}
+	for i, item := range items {
+		at := func(path ...string) string {
+			return item.at(inBody(append([]string{"NotificationRequestItem"}, path...)...))
+		}
+		signature, err := base64.StdEncoding.DecodeString(at("additionalData", "hmacSignature"))
+		if err != nil || len(signature) == 0 {
+			return reject(ReasonMalformedBody, "item "+strconv.Itoa(i+1)+" has no additionalData.hmacSignature", "switch HMAC on for this webhook in the Customer Area"), nil
+		}
+		content := strings.Join([]string{at("pspReference"), at("originalReference"), at("merchantAccountCode"), at("merchantReference"),
+			at("amount", "value"), at("amount", "currency"), at("eventCode"), at("success")}, ":")
+		if !slices.ContainsFunc(v.rings[0], func(k key) bool {
+			return hmacSHA256.matches(k, [][]byte{[]byte(content)}, [][]byte{signature})
+		}) {
+			return noMatch(v.provider.Title), nil
+		}
+	}
+	return nil, nil
+}
+
+// verifyGraph compares the clientState of every item: Microsoft Graph signs nothing.
+// Source: learn.microsoft.com/graph/change-notifications-delivery-webhooks.
+func verifyGraph(_ context.Context, v *Verifier, r *Request) (*Rejection, error) {
+	items := read(r).itemsAt("value")
+	if len(items) == 0 {
+		return reject(ReasonMalformedBody, "the body has no list of notifications in value", "is this request from Microsoft Graph?"), nil
+	}
+	for i, item := range items {
+		if !v.isSecret(item.at(inBody("clientState"))) {
+			return reject(ReasonWrongToken, "the clientState of notification "+strconv.Itoa(i+1)+" is none of the secrets",
+				"create the subscription with the secret as its clientState"), nil
+		}
+	}
+	return nil, nil
+}

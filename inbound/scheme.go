@@ -1,0 +1,324 @@
+package inbound
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// scheme is a way of signing, as data.
+type scheme struct {
+	signature grammar
+	algorithm algorithm
+	form      keyForm // what a secret's text stands for
+
+	// template is the signed content, with {body}, {timestamp}, {id}, {method} and
+	// {url} in it.
+	template string
+
+	timestamp stamp
+	when      [2]string                    // a header and the value that chooses the scheme; empty: always
+	id        string                       // header of {id}
+	urls      func(public string) []string // spellings of {url} to try; nil: as it is
+}
+
+// grammar is how signatures are written in a header.
+type grammar struct {
+	header      string   // name of the header
+	aliases     []string // other names that it has
+	numbered    int      // the name is followed by 1, 2, … up to this; 0: not
+	separator   string   // between the entries of a list; "": one entry
+	prefix      string   // of an entry that is a signature: "sha256=", "v1=", "v1,"
+	stampPrefix string   // of the entry that is the timestamp: "t="
+	encoding    encoding
+}
+
+// stamp is where the time of signing is, and how far it may be from the receipt.
+type stamp struct {
+	in        place // unless the grammar has it
+	unit      unit
+	tolerance time.Duration // 0: not looked at unless the settings have one
+}
+
+type unit string
+
+const (
+	noUnit       unit = ""
+	seconds      unit = "seconds"
+	milliseconds unit = "milliseconds"
+	rfc3339      unit = "RFC 3339"
+	anyUnit      unit = "any"
+)
+
+// Limits of what is parsed, so that a sender cannot choose how much work it is.
+const (
+	maxSignatureBytes = 4 << 10 // of one header
+	maxSignatures     = 100     // in all headers: DocuSign's own limit
+)
+
+// claim is what one header says: entries that may be signatures, and their time.
+type claim struct {
+	timestamp  string
+	signatures [][]byte
+}
+
+// values returns the headers of the grammar, repeated ones too.
+func (g grammar) values(h http.Header) (values []string) {
+	names := append([]string{g.header}, g.aliases...)
+	for i := range g.numbered {
+		names = append(names, g.header+strconv.Itoa(i+1))
+	}
+	for _, name := range names {
+		values = append(values, h.Values(name)...)
+	}
+	return values
+}
+
+// parse takes a header's value apart. ok says that at least one entry is of this
+// grammar; entries that are not are skipped, as new versions of signatures are
+// sent beside old ones.
+func (g grammar) parse(value string) (c claim, ok bool) {
+	if len(value) > maxSignatureBytes {
+		return claim{}, false
+	}
+	entries := []string{value}
+	if g.separator != "" {
+		entries = strings.Split(value, g.separator)
+	}
+	stamps := 0
+	for _, entry := range entries {
+		entry = strings.TrimSpace(entry)
+		if text, found := strings.CutPrefix(entry, g.stampPrefix); found && g.stampPrefix != "" {
+			c.timestamp = text
+			stamps++
+			continue
+		}
+		text, found := strings.CutPrefix(entry, g.prefix)
+		if !found || text == "" || len(c.signatures) == maxSignatures {
+			continue
+		}
+		if signature, err := g.encoding.decode(text); err == nil {
+			c.signatures = append(c.signatures, signature)
+		}
+	}
+	return c, len(c.signatures) > 0 && (g.stampPrefix == "" || stamps == 1)
+}
+
+// present reports whether a request has a signature of this scheme, however it is written.
+func (s scheme) present(h http.Header) bool {
+	if s.when[0] != "" && h.Get(s.when[0]) != s.when[1] {
+		return false
+	}
+	for _, value := range s.signature.values(h) {
+		if s.signature.separator == "" || strings.Contains(value, s.signature.prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// verifySchemes lets the first scheme decide that the request has a signature of
+// and the verifier a key for. Schemes stand in the order of their strength, so a
+// weak signature beside a strong one does not count.
+func (v *Verifier) verifySchemes(r *Request) *Rejection {
+	schemes := v.schemes()
+	for i, s := range schemes {
+		if len(v.rings[i]) > 0 && s.present(r.Header) {
+			return v.verifyScheme(r, s, v.rings[i])
+		}
+	}
+	for _, s := range schemes {
+		if s.present(r.Header) {
+			return reject(ReasonWrongSecret, fmt.Sprintf("the request is signed in %s, and none of the secrets is for that kind of signature", s.signature.header), v.provider.Secret)
+		}
+	}
+	s := schemes[0]
+	if len(s.signature.values(r.Header)) > 0 {
+		return malformedSignature(s)
+	}
+	return reject(ReasonMissingHeader, "the header "+s.signature.name()+" is missing", "check that a secret is set at "+v.provider.Title+" and that no proxy removes the header")
+}
+
+func (g grammar) name() string {
+	if g.numbered > 0 {
+		return g.header + "1"
+	}
+	return g.header
+}
+
+func malformedSignature(s scheme) *Rejection {
+	hint := "it should read " + s.signature.example()
+	return reject(ReasonMalformedHeader, "the header "+s.signature.name()+" has no signature in it that can be read", hint)
+}
+
+func (g grammar) example() string {
+	text := g.prefix + strings.ToUpper(string(g.encoding))
+	if g.stampPrefix != "" {
+		text = g.stampPrefix + "TIMESTAMP" + g.separator + text
+	}
+	return text
+}
+
+func (v *Verifier) verifyScheme(r *Request, s scheme, ring []key) *Rejection {
+	parsed := false
+	for _, value := range s.signature.values(r.Header) {
+		c, ok := s.signature.parse(value)
+		if !ok {
+			continue
+		}
+		parsed = true
+		timestamp, problem := s.timestampOf(r, c)
+		if problem != nil {
+			return problem
+		}
+		matched, problem := v.matches(r, s, ring, signed{timestamp: timestamp, signatures: c.signatures})
+		if problem != nil {
+			return problem
+		}
+		if matched && s.timestamp.in.path != nil && !read(r).readable {
+			return nil // the time is in a body that nobody can use
+		}
+		if matched {
+			return v.checkFresh(s.timestamp, timestamp, r.At)
+		}
+	}
+	switch {
+	case !parsed:
+		return malformedSignature(s)
+	case s.algorithm == equality:
+		return reject(ReasonWrongToken, "the value of "+s.signature.header+" is none of the secrets", "compare it with what is set at "+v.provider.Title)
+	}
+	return noMatch(v.provider.Title)
+}
+
+func noMatch(title string) *Rejection {
+	return reject(ReasonWrongSecret, "the signature matches none of the secrets",
+		"compare the secret with the one at "+title+"; if it is the same, something changed the request on its way, or it is forged")
+}
+
+// signed is what a request claims to be signed with.
+type signed struct {
+	timestamp  string
+	signatures [][]byte
+}
+
+func (v *Verifier) matches(r *Request, s scheme, ring []key, claimed signed) (bool, *Rejection) {
+	id := ""
+	if strings.Contains(s.template, "{id}") {
+		if id = single(r.Header, s.id); id == "" {
+			return false, reject(ReasonMissingHeader, "the header "+s.id+" is missing, empty or repeated", "the signature covers it")
+		}
+	}
+	for _, address := range v.addresses(r, s) {
+		content := fill(s.template, map[string][]byte{
+			"timestamp": []byte(claimed.timestamp), "id": []byte(id), "method": []byte(r.Method), "url": []byte(address), "body": r.Body,
+		})
+		for _, k := range ring {
+			if s.algorithm.matches(k, content, claimed.signatures) {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+// timestampOf returns the signed timestamp as it is written.
+func (s scheme) timestampOf(r *Request, c claim) (string, *Rejection) {
+	switch {
+	case s.timestamp.unit == noUnit:
+		return "", nil
+	case s.signature.stampPrefix != "":
+		return c.timestamp, nil
+	case s.timestamp.in.header == "":
+		return read(r).at(s.timestamp.in), nil
+	}
+	text := single(r.Header, s.timestamp.in.header)
+	if text == "" {
+		return "", reject(ReasonMissingHeader, "the header "+s.timestamp.in.header+" is missing, empty or repeated", "the signature covers it")
+	}
+	return text, nil
+}
+
+// single returns the value of a header that has exactly one, or "". Of two, one
+// could be the signed one and the other the one that is used.
+func single(h http.Header, name string) string {
+	values := h.Values(name)
+	for _, v := range values {
+		if v != values[0] {
+			return ""
+		}
+	}
+	if len(values) == 0 {
+		return ""
+	}
+	return values[0]
+}
+
+// checkFresh runs after the signature was found right, so that a tolerance that is
+// too short shows as such.
+func (v *Verifier) checkFresh(s stamp, text string, received time.Time) *Rejection {
+	tolerance := v.settings.duration("tolerance")
+	if tolerance == 0 {
+		tolerance = s.tolerance
+	}
+	if s.unit == noUnit || tolerance == 0 {
+		return nil
+	}
+	at, err := s.unit.parse(text)
+	if err != nil {
+		return reject(ReasonMalformedHeader, "the signed timestamp "+err.Error(), "")
+	}
+	off := received.Sub(at)
+	if off.Abs() <= tolerance {
+		return nil
+	}
+	when := off.Abs().Round(time.Second).String() + " before the request was received"
+	hint := "if genuine deliveries arrive late, raise the setting tolerance; else this is an old request that was sent again"
+	if off < 0 {
+		when, hint = off.Abs().Round(time.Second).String()+" in the future", "compare the clocks"
+	}
+	return reject(ReasonStaleTimestamp, fmt.Sprintf("the signature is right, and its timestamp is %s; at most %s is tolerated", when, tolerance), hint)
+}
+
+func (u unit) parse(text string) (time.Time, error) {
+	if u == rfc3339 || u == anyUnit && strings.Contains(text, "T") {
+		at, err := time.Parse(time.RFC3339Nano, text)
+		if err != nil {
+			return time.Time{}, errors.New("is not a time such as 2026-01-02T15:04:05Z")
+		}
+		return at, nil
+	}
+	const maxDigits = 15 // of milliseconds: some 30,000 years
+	if text == "" || len(text) > maxDigits || strings.Trim(text, "0123456789") != "" {
+		return time.Time{}, fmt.Errorf("is not a number of %s", u)
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("is not a number of %s", u)
+	}
+	const firstMillisecond = 1e11 // as seconds the year 5138, as milliseconds 1973
+	if u == milliseconds || u == anyUnit && n >= firstMillisecond {
+		return time.UnixMilli(n), nil
+	}
+	return time.Unix(n, 0), nil
+}
+
+// fill returns the parts of the signed content, without copying the body.
+func fill(template string, values map[string][]byte) (parts [][]byte) {
+	for rest := template; rest != ""; {
+		before, after, found := strings.Cut(rest, "{")
+		if before != "" {
+			parts = append(parts, []byte(before))
+		}
+		if !found {
+			break
+		}
+		name, after, _ := strings.Cut(after, "}")
+		parts = append(parts, values[name])
+		rest = after
+	}
+	return parts
+}
