@@ -72,8 +72,8 @@ func check(cfg Config) (*provider, error) {
 		return nil, posthaste.Invalid([]posthaste.Problem{problem})
 	}
 	problems := append(p.checkSecrets(cfg.Secrets), p.checkSettings(cfg.Settings)...)
-	if len(problems) == 0 && p.configured != nil {
-		problems = p.checkConfigured(cfg)
+	if len(problems) == 0 && p.together != nil {
+		problems = p.together(cfg.Secrets, p.complete(cfg.Settings))
 	}
 	return p, posthaste.Invalid(problems)
 }
@@ -147,20 +147,6 @@ func (p *provider) checkSettings(given map[string]string) (problems []posthaste.
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		if !slices.ContainsFunc(p.Settings, func(s Setting) bool { return s.Name == name }) {
 			problems = append(problems, posthaste.Problem{Field: "settings." + name, Message: "is not a setting of " + p.Title, Hint: p.settingNames()})
-		}
-	}
-	return problems
-}
-
-// checkConfigured checks what settings and secrets only together say.
-func (p *provider) checkConfigured(cfg Config) (problems []posthaste.Problem) {
-	all := p.complete(cfg.Settings)
-	if all["template"] != "" {
-		problems = checkTemplate(all)
-	}
-	for i, secret := range cfg.Secrets {
-		if _, err := p.configured(all).key(secret); err != nil {
-			problems = append(problems, posthaste.Problem{Field: fmt.Sprintf("secrets[%d]", i), Message: err.Error(), Hint: p.Secret})
 		}
 	}
 	return problems

@@ -13,7 +13,7 @@ import (
 
 // maxDiagnosedBytes caps the bodies that are tried in other forms: a sender of
 // forgeries must not be able to make each cost many times a genuine request.
-const maxDiagnosedBytes = 256 << 10
+const maxDiagnosedBytes = 64 << 10
 
 // diagnose finds out more of why a request was rejected.
 func (v *Verifier) diagnose(ctx context.Context, r *Request, found Rejection) Rejection {
@@ -58,7 +58,7 @@ var legacyHeaders = map[string][]string{"github": {"X-Hub-Signature"}, "meta": {
 
 // headerNames are those that a request of the provider has to have.
 func (v *Verifier) headerNames() (names []string) {
-	for _, s := range v.schemes() {
+	for _, s := range v.schemes {
 		names = append(names, s.signature.name())
 	}
 	return append(names, "signature")
@@ -89,6 +89,10 @@ func (v *Verifier) tryBodies(ctx context.Context, r *Request) *Rejection {
 	return nil
 }
 
+// maxRewritten is how many times maxDiagnosedBytes a body may become: \uXXXX for
+// each character of one byte is the most that anything but nesting makes of it.
+const maxRewritten = 6
+
 type bodyVariant struct {
 	name string // to be read after "the body"
 	body []byte
@@ -108,7 +112,9 @@ func otherForms(r *Request) []bodyVariant {
 		return forms
 	}
 	for _, s := range jsonStyles {
-		forms = append(forms, bodyVariant{s.name, s.rewrite(r.Body)})
+		if body := s.rewrite(r.Body); body != nil {
+			forms = append(forms, bodyVariant{s.name, body})
+		}
 	}
 	return forms
 }
@@ -138,7 +144,8 @@ var jsonStyles = []jsonStyle{
 	{name: "as JSON indented by four blanks", colon: ": ", comma: ",", indent: "    "},
 }
 
-// rewrite writes valid JSON in the style, with members and numbers as they are.
+// rewrite writes valid JSON in the style, with members and numbers as they are. It
+// returns nil where that takes too much room: a sender can nest without end.
 func (s jsonStyle) rewrite(in []byte) []byte {
 	var out []byte
 	depth := 0
@@ -148,6 +155,9 @@ func (s jsonStyle) rewrite(in []byte) []byte {
 		}
 	}
 	for i := 0; i < len(in); i++ {
+		if len(out) > maxRewritten*maxDiagnosedBytes {
+			return nil
+		}
 		switch c := in[i]; c {
 		case ' ', '\t', '\r', '\n':
 		case '"':

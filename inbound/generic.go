@@ -3,6 +3,7 @@ package inbound
 import (
 	"context"
 	"encoding/base64"
+	"fmt"
 	"net/http"
 	"regexp"
 	"slices"
@@ -51,8 +52,8 @@ func (s settings) places(what string) (all [][]place) {
 }
 
 // hmacScheme is the scheme that the settings of the provider hmac describe.
-func hmacScheme(s settings) scheme {
-	return scheme{
+func hmacScheme(s settings) []scheme {
+	return []scheme{{
 		signature: grammar{
 			header: s["header"], separator: s["separator"], prefix: s["prefix"], stampPrefix: s["timestamp_prefix"],
 			encoding: encoding(s["encoding"]),
@@ -62,7 +63,7 @@ func hmacScheme(s settings) scheme {
 		template:  s["template"],
 		timestamp: s.stamp(),
 		id:        s["id_header"],
-	}
+	}}
 }
 
 func (s settings) stamp() stamp {
@@ -74,8 +75,8 @@ func (s settings) stamp() stamp {
 
 var placeholder = regexp.MustCompile(`\{[^}]*\}?`)
 
-// checkTemplate checks what the template and other settings only together say.
-func checkTemplate(s settings) (problems []posthaste.Problem) {
+// checkHMAC checks what template, other settings and secrets only together say.
+func checkHMAC(secrets []string, s settings) (problems []posthaste.Problem) {
 	problem := func(name, message, hint string) {
 		problems = append(problems, posthaste.Problem{Field: "settings." + name, Message: message, Hint: hint})
 	}
@@ -99,6 +100,11 @@ func checkTemplate(s settings) (problems []posthaste.Problem) {
 	if has("{url}") && s["public_url"] == "" {
 		problem("public_url", "is missing", "the template has {url} in it")
 	}
+	for i, secret := range secrets {
+		if _, err := hmacScheme(s)[0].key(secret); err != nil {
+			problems = append(problems, posthaste.Problem{Field: fmt.Sprintf("secrets[%d]", i), Message: err.Error(), Hint: "see the setting key_encoding"})
+		}
+	}
 	return problems
 }
 
@@ -119,13 +125,13 @@ func hmacSettings() []Setting {
 }
 
 // keyScheme is the scheme of the provider api-key.
-func keyScheme(s settings) scheme {
-	return scheme{signature: grammar{header: s["header"], prefix: s["prefix"], encoding: verbatim}, algorithm: equality, form: textKey}
+func keyScheme(s settings) []scheme {
+	return []scheme{{signature: grammar{header: s["header"], prefix: s["prefix"], encoding: verbatim}, algorithm: equality, form: textKey}}
 }
 
 // oktaScheme is that of okta, which sends a text of the user's in a header of the user's.
-func oktaScheme(s settings) scheme {
-	return scheme{signature: grammar{header: s["header"], encoding: verbatim}, algorithm: equality, form: textKey}
+func oktaScheme(s settings) []scheme {
+	return []scheme{{signature: grammar{header: s["header"], encoding: verbatim}, algorithm: equality, form: textKey}}
 }
 
 // verifyBasic compares user name and password of HTTP Basic (RFC 7617).

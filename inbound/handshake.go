@@ -86,8 +86,8 @@ func answerZoom(v *Verifier, r *Request) (Outcome, bool) {
 	if !ok || d.at(inBody("event")) != "endpoint.url_validation" {
 		return Outcome{}, false
 	}
-	secret := v.config.Secrets[0]
-	for _, one := range v.config.Secrets {
+	secret := v.secrets[0]
+	for _, one := range v.secrets {
 		if v.with(one).verifySchemes(r) == nil {
 			secret = one
 			break
@@ -111,7 +111,7 @@ func answerTwitter(v *Verifier, r *Request) (Outcome, bool) {
 	if r.Method != http.MethodGet || !ok {
 		return Outcome{}, false
 	}
-	mac := digest(hmac.New(sha256.New, []byte(v.config.Secrets[0])), [][]byte{[]byte(token)})
+	mac := digest(hmac.New(sha256.New, []byte(v.secrets[0])), [][]byte{[]byte(token)})
 	return shaken(jsonAnswer(http.StatusOK, map[string]string{"response_token": "sha256=" + base64.StdEncoding.EncodeToString(mac)}))
 }
 

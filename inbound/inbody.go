@@ -30,7 +30,7 @@ func verifyMailgun(_ context.Context, v *Verifier, r *Request) (*Rejection, erro
 			continue
 		}
 		found = true
-		for _, secret := range v.config.Secrets {
+		for _, secret := range v.secrets {
 			if hmacSHA256.matches(key{bytes: []byte(secret)}, [][]byte{[]byte(timestamp), []byte(token)}, [][]byte{signature}) {
 				return v.checkFresh(stamp{unit: seconds}, timestamp, r.At), nil
 			}
@@ -52,7 +52,7 @@ func verifyPaddleClassic(_ context.Context, v *Verifier, r *Request) (*Rejection
 		return reject(ReasonMalformedBody, "the body is not a form with p_signature in it", "is this request from Paddle Classic?"), nil
 	}
 	sum := sha1.Sum([]byte(phpSerialized(form))) //nolint:gosec // as above
-	for _, secret := range v.config.Secrets {
+	for _, secret := range v.secrets {
 		k, err := rsaKey(secret)
 		if err == nil && rsa.VerifyPKCS1v15(k.rsa, crypto.SHA1, sum[:], signature) == nil {
 			return nil, nil

@@ -94,9 +94,10 @@ type Event struct {
 // Verifier verifies the requests of one provider. It is safe for concurrent use.
 type Verifier struct {
 	provider *provider
-	config   Config
+	secrets  []string
 	settings settings // with the defaults
-	rings    [][]key  // for each of the provider's schemes, the keys that fit it
+	schemes  []scheme
+	rings    [][]key // for each of the schemes, the keys that fit it
 	client   *http.Client
 	options  Options
 	keys     *keyCache // of fetched keys
@@ -110,16 +111,17 @@ func New(cfg Config, opts Options) (*Verifier, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &Verifier{provider: p, config: cfg, settings: p.complete(cfg.Settings), options: opts, client: guarded(opts.HTTPClient), keys: newKeyCache()}
+	v := &Verifier{provider: p, settings: p.complete(cfg.Settings), options: opts, client: guarded(opts.HTTPClient), keys: newKeyCache()}
+	v.schemes = p.schemesFor(v.settings)
 	v.useSecrets(cfg.Secrets)
 	return v, nil
 }
 
 // useSecrets sorts the secrets by the schemes that can use them.
 func (v *Verifier) useSecrets(secrets []string) {
-	v.config.Secrets = slices.Clone(secrets)
+	v.secrets = slices.Clone(secrets)
 	v.rings = nil
-	for _, s := range v.schemes() {
+	for _, s := range v.schemes {
 		var ring []key
 		for _, secret := range secrets {
 			if k, err := s.key(secret); err == nil {
@@ -128,14 +130,6 @@ func (v *Verifier) useSecrets(secrets []string) {
 		}
 		v.rings = append(v.rings, ring)
 	}
-}
-
-// schemes are the provider's, or those that the settings describe.
-func (v *Verifier) schemes() []scheme {
-	if v.provider.configured != nil {
-		return []scheme{v.provider.configured(v.settings)}
-	}
-	return v.provider.schemes
 }
 
 // Receive says what a request is and how to answer it. The error is a failure of
@@ -194,7 +188,7 @@ func (v *Verifier) accept(ctx context.Context, r *Request) (Outcome, error) {
 // does not know of may hold secrets too, such as those of a proxy.
 func (v *Verifier) SecretHeaders() []string {
 	names := []string{"Authorization", "Cookie", "Proxy-Authorization"}
-	for _, s := range v.schemes() {
+	for _, s := range v.schemes {
 		if s.algorithm == equality {
 			names = append(names, http.CanonicalHeaderKey(s.signature.header))
 		}

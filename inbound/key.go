@@ -106,7 +106,7 @@ func sameBytes(a, b []byte) int {
 // isSecret reports in constant time whether text is one of the verifier's secrets.
 func (v *Verifier) isSecret(text string) bool {
 	found := 0
-	for _, secret := range v.config.Secrets {
+	for _, secret := range v.secrets {
 		found |= sameBytes([]byte(text), []byte(secret))
 	}
 	return found == 1

@@ -44,7 +44,7 @@ func verifyPayPal(ctx context.Context, v *Verifier, r *Request) (*Rejection, err
 		return nil, err
 	}
 	checksum := strconv.FormatUint(uint64(crc32.ChecksumIEEE(r.Body)), 10)
-	for _, webhookID := range v.config.Secrets {
+	for _, webhookID := range v.secrets {
 		content := strings.Join([]string{values["Paypal-Transmission-Id"], values["Paypal-Transmission-Time"], webhookID, checksum}, "|")
 		sum := sha256.Sum256([]byte(content))
 		if rsa.VerifyPKCS1v15(k.rsa, crypto.SHA256, sum[:], signature) == nil {

@@ -16,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/posthaste-dev/posthaste"
 )
 
 // Plaid sends a JWT with the hash of the body, signed with a key that its API
@@ -69,6 +71,16 @@ func plaidSecretProblem(secret string) string {
 		return err.Error()
 	}
 	return ""
+}
+
+// checkPlaid wants what keys are asked for with, unless they are all there.
+func checkPlaid(secrets []string, s settings) []posthaste.Problem {
+	for _, secret := range secrets {
+		if !isJWK(secret) && s["client_id"] == "" {
+			return []posthaste.Problem{{Field: "settings.client_id", Message: "is missing", Hint: "keys are asked for at Plaid with it"}}
+		}
+	}
+	return nil
 }
 
 // plaidToken is a JWT, taken apart.
@@ -146,7 +158,7 @@ func verifyPlaid(ctx context.Context, v *Verifier, r *Request) (*Rejection, erro
 // plaidKey returns a key that is among the secrets, or asks Plaid for it.
 func (v *Verifier) plaidKey(ctx context.Context, id string) (key, error) {
 	canAsk := false
-	for _, secret := range v.config.Secrets {
+	for _, secret := range v.secrets {
 		if !isJWK(secret) {
 			canAsk = true
 			continue
@@ -166,7 +178,7 @@ func (v *Verifier) plaidKey(ctx context.Context, id string) (key, error) {
 func (v *Verifier) askPlaid(ctx context.Context, id string) (key, error) {
 	address := "https://" + v.settings["environment"] + ".plaid.com/webhook_verification_key/get"
 	var failure error
-	for _, secret := range v.config.Secrets {
+	for _, secret := range v.secrets {
 		if isJWK(secret) {
 			continue
 		}

@@ -5,6 +5,8 @@ import (
 	"context"
 	"net/http"
 	"slices"
+
+	"github.com/posthaste-dev/posthaste"
 )
 
 // Provider is what there is to know of a provider before a source is set up.
@@ -43,11 +45,12 @@ type Setting struct {
 type provider struct {
 	Provider
 
-	verbs      []string                   // methods of a delivery; nil: POST
-	schemes    []scheme                   // how it signs: the first one that a request has a signature of, and the verifier a key for, decides
-	configured func(s settings) scheme    // for those whose scheme is in the settings
-	handshakes []handshake                // questions that are no deliveries
-	checkKey   func(secret string) string // what is wrong with a secret, where no scheme says it
+	verbs      []string                                               // methods of a delivery; nil: POST
+	schemes    []scheme                                               // how it signs: the first one that a request has a signature of, and the verifier a key for, decides
+	configured func(s settings) []scheme                              // for those whose schemes depend on the settings
+	handshakes []handshake                                            // questions that are no deliveries
+	checkKey   func(secret string) string                             // what is wrong with a secret, where no scheme says it
+	together   func(secrets []string, s settings) []posthaste.Problem // what is wrong with settings and secrets together
 
 	verify func(ctx context.Context, v *Verifier, r *Request) (*Rejection, error)                 // in place of schemes
 	then   func(ctx context.Context, v *Verifier, d *document, verified Outcome) (Outcome, error) // what else an event means
@@ -67,6 +70,14 @@ func (p *provider) methods() []string {
 	return p.verbs
 }
 
+// schemesFor returns the schemes, with settings that were completed.
+func (p *provider) schemesFor(s settings) []scheme {
+	if p.configured != nil {
+		return p.configured(s)
+	}
+	return p.schemes
+}
+
 func (p *provider) success(v *Verifier, d *document) Answer {
 	if p.reply != nil {
 		return p.reply(v, d)
@@ -82,6 +93,15 @@ func Providers() []Provider {
 	}
 	slices.SortFunc(list, func(a, b Provider) int { return cmp.Compare(a.Name, b.Name) })
 	return list
+}
+
+// ProviderNamed returns the provider of a name, and whether there is one.
+func ProviderNamed(name string) (Provider, bool) {
+	p := find(name)
+	if p == nil {
+		return Provider{}, false
+	}
+	return p.Provider, true
 }
 
 func find(name string) *provider {

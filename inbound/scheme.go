@@ -124,18 +124,17 @@ func (s scheme) present(h http.Header) bool {
 // and the verifier a key for. Schemes stand in the order of their strength, so a
 // weak signature beside a strong one does not count.
 func (v *Verifier) verifySchemes(r *Request) *Rejection {
-	schemes := v.schemes()
-	for i, s := range schemes {
+	for i, s := range v.schemes {
 		if len(v.rings[i]) > 0 && s.present(r.Header) {
 			return v.verifyScheme(r, s, v.rings[i])
 		}
 	}
-	for _, s := range schemes {
+	for _, s := range v.schemes {
 		if s.present(r.Header) {
 			return reject(ReasonWrongSecret, fmt.Sprintf("the request is signed in %s, and none of the secrets is for that kind of signature", s.signature.header), v.provider.Secret)
 		}
 	}
-	s := schemes[0]
+	s := v.schemes[0]
 	if len(s.signature.values(r.Header)) > 0 {
 		return malformedSignature(s)
 	}

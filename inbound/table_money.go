@@ -165,7 +165,7 @@ var plaid = provider{
 		},
 		Notes: []string{"Plaid signs the body as it sends it, indented by two blanks."},
 	},
-	verify: verifyPlaid, checkKey: plaidSecretProblem,
+	verify: verifyPlaid, checkKey: plaidSecretProblem, together: checkPlaid,
 	types: only(inBody("webhook_type"), inBody("webhook_code")),
 }
 

@@ -5,8 +5,12 @@ import "net/http"
 var hubSpot = provider{
 	Provider: Provider{
 		Name: "hubspot", Title: "HubSpot", NeedSecret: true,
-		Secret:     "the client secret of the app",
-		Settings:   []Setting{publicURL(), tolerance("5m")},
+		Secret: "the client secret of the app",
+		Settings: []Setting{
+			publicURL(),
+			{Name: "versions", Default: "any", Values: []string{"any", "v3"}, Meaning: "v3 refuses the older signatures, which have no timestamp"},
+			tolerance("5m"),
+		},
 		Signature:  "X-HubSpot-Signature-v3: HMAC-SHA256 of method, URL, body and X-HubSpot-Request-Timestamp, in base64. Where it is missing, X-HubSpot-Signature in the version that X-HubSpot-Signature-Version names",
 		Types:      "subscriptionType that all items of the body have: hubspot.contact.creation; hubspot.batch where they differ",
 		DeliveryID: "eventId, subscriptionId and occurredAt of the item; of several items a hash of all of theirs",
@@ -19,7 +23,15 @@ var hubSpot = provider{
 		},
 		Notes: []string{"One request has up to 100 items."},
 	},
-	schemes: []scheme{
+	configured: hubSpotSchemes,
+	items:      []string{},
+	types:      only(inBody("subscriptionType")),
+	ids:        only(inBody("eventId"), inBody("subscriptionId"), inBody("occurredAt")),
+}
+
+// hubSpotSchemes leaves the older versions out where the settings say so.
+func hubSpotSchemes(s settings) []scheme {
+	all := []scheme{
 		{
 			signature: grammar{header: "X-HubSpot-Signature-v3", encoding: base64Std},
 			algorithm: hmacSHA256, form: textKey, template: "{method}{url}{body}{timestamp}", urls: hubspotDecoded,
@@ -35,10 +47,11 @@ var hubSpot = provider{
 			signature: grammar{header: "X-HubSpot-Signature", encoding: hexDigits},
 			algorithm: prefixedSHA256, form: textKey, template: "{body}",
 		},
-	},
-	items: []string{},
-	types: only(inBody("subscriptionType")),
-	ids:   only(inBody("eventId"), inBody("subscriptionId"), inBody("occurredAt")),
+	}
+	if s["versions"] == "v3" {
+		return all[:1]
+	}
+	return all
 }
 
 var intercom = provider{

@@ -120,7 +120,7 @@ var genericHMAC = provider{
 			"Name where the sender puts the id of a delivery, so that repeated ones are recognised.",
 		},
 	},
-	verbs: writing(), configured: hmacScheme, body: anyBody,
+	verbs: writing(), configured: hmacScheme, together: checkHMAC, body: anyBody,
 }
 
 var genericBasic = provider{

@@ -20,7 +20,7 @@ const (
 )
 
 func verifyTwilio(_ context.Context, v *Verifier, r *Request) (*Rejection, error) {
-	s := v.provider.schemes[0]
+	s := v.schemes[0]
 	if len(s.signature.values(r.Header)) == 0 {
 		return v.verifySchemes(r), nil // says what is missing
 	}
