@@ -67,7 +67,9 @@ func TestMutatedVectors(t *testing.T) {
 	}
 }
 
-func isForm(v vector) bool { return strings.Contains(v.Headers["Content-Type"], "form") && v.Provider != "slack" }
+func isForm(v vector) bool {
+	return strings.Contains(v.Headers["Content-Type"], "form") && v.Provider != "slack"
+}
 
 // isProof tells headers that prove something from those that only inform.
 func isProof(name string) bool {
