@@ -118,7 +118,10 @@ func TestKeysAreKept(t *testing.T) {
 	}
 	// A sender cannot make us ask for more and more.
 	for i := range 100 {
-		verifier.Receive(t.Context(), changed(t, v, "SigningCertURL", "https://sns.us-east-1.amazonaws.com/"+strings.Repeat("x", i+1)+".pem"))
+		address := "https://sns.us-east-1.amazonaws.com/" + strings.Repeat("x", i+1) + ".pem"
+		if _, err := verifier.Receive(t.Context(), changed(t, v, "SigningCertURL", address)); err == nil {
+			t.Error("a certificate that is not there was found")
+		}
 	}
 	if len(asked) > 40 {
 		t.Errorf("asked %d times", len(asked))

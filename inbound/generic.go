@@ -2,7 +2,6 @@ package inbound
 
 import (
 	"context"
-	"encoding/base64"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -141,8 +140,8 @@ func verifyBasic(_ context.Context, v *Verifier, r *Request) (*Rejection, error)
 		return reject(ReasonMissingHeader, "the header Authorization is missing, empty or repeated", "enter user name and password at the sender"), nil
 	}
 	scheme, encoded, _ := strings.Cut(text, " ")
-	pair, err := base64.StdEncoding.DecodeString(strings.TrimSpace(encoded))
-	if err != nil || !strings.EqualFold(scheme, "Basic") {
+	pair := fromBase64(strings.TrimSpace(encoded))
+	if pair == nil || !strings.EqualFold(scheme, "Basic") {
 		return reject(ReasonMalformedHeader, "the header Authorization is not HTTP Basic", "it should read Basic BASE64"), nil
 	}
 	if !v.isSecret(string(pair)) {

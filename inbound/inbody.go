@@ -5,7 +5,6 @@ import (
 	"crypto"
 	"crypto/rsa"
 	"crypto/sha1" //nolint:gosec // Paddle Classic signs with it
-	"encoding/base64"
 	"encoding/hex"
 	"net/url"
 	"slices"
@@ -32,7 +31,7 @@ func verifyMailgun(_ context.Context, v *Verifier, r *Request) (*Rejection, erro
 		found = true
 		for _, secret := range v.secrets {
 			if hmacSHA256.matches(key{bytes: []byte(secret)}, [][]byte{[]byte(timestamp), []byte(token)}, [][]byte{signature}) {
-				return v.checkFresh(stamp{unit: seconds}, timestamp, r.At), nil
+				return v.checkFresh(seconds, timestamp, r.At), nil
 			}
 		}
 	}
@@ -47,8 +46,8 @@ func verifyMailgun(_ context.Context, v *Verifier, r *Request) (*Rejection, erro
 // Source: developer.paddle.com/classic, "Verifying webhooks".
 func verifyPaddleClassic(_ context.Context, v *Verifier, r *Request) (*Rejection, error) {
 	form := read(r).form
-	signature, err := base64.StdEncoding.DecodeString(form.Get("p_signature"))
-	if err != nil || len(signature) == 0 {
+	signature := fromBase64(form.Get("p_signature"))
+	if signature == nil {
 		return reject(ReasonMalformedBody, "the body is not a form with p_signature in it", "is this request from Paddle Classic?"), nil
 	}
 	sum := sha1.Sum([]byte(phpSerialized(form))) //nolint:gosec // as above
@@ -104,8 +103,8 @@ func verifyAdyen(_ context.Context, v *Verifier, r *Request) (*Rejection, error)
 		at := func(path ...string) string {
 			return item.at(inBody(append([]string{"NotificationRequestItem"}, path...)...))
 		}
-		signature, err := base64.StdEncoding.DecodeString(at("additionalData", "hmacSignature"))
-		if err != nil || len(signature) == 0 {
+		signature := fromBase64(at("additionalData", "hmacSignature"))
+		if signature == nil {
 			return reject(ReasonMalformedBody, "item "+strconv.Itoa(i+1)+" has no additionalData.hmacSignature", "switch HMAC on for this webhook in the Customer Area"), nil
 		}
 		content := strings.Join([]string{at("pspReference"), at("originalReference"), at("merchantAccountCode"), at("merchantReference"),

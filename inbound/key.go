@@ -131,6 +131,15 @@ func (e encoding) decode(text string) ([]byte, error) {
 	return []byte(text), nil
 }
 
+// fromBase64 returns what the text stands for, or nil.
+func fromBase64(text string) []byte {
+	raw, err := base64.StdEncoding.DecodeString(text)
+	if err != nil || len(raw) == 0 {
+		return nil
+	}
+	return raw
+}
+
 // keyForm is what the text of a secret stands for.
 type keyForm string
 

@@ -6,7 +6,6 @@ import (
 	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/x509"
-	"encoding/base64"
 	"errors"
 	"hash/crc32"
 	"net/url"
@@ -29,8 +28,8 @@ func verifyPayPal(ctx context.Context, v *Verifier, r *Request) (*Rejection, err
 			return reject(ReasonMissingHeader, "the header "+strings.ToUpper(name)+" is missing, empty or repeated", ""), nil
 		}
 	}
-	signature, err := base64.StdEncoding.DecodeString(values["Paypal-Transmission-Sig"])
-	if err != nil || values["Paypal-Auth-Algo"] != paypalAlgorithm {
+	signature := fromBase64(values["Paypal-Transmission-Sig"])
+	if signature == nil || values["Paypal-Auth-Algo"] != paypalAlgorithm {
 		return reject(ReasonMalformedHeader, "PAYPAL-TRANSMISSION-SIG is not base64, or PAYPAL-AUTH-ALGO is not "+paypalAlgorithm, ""), nil
 	}
 	address := values["Paypal-Cert-Url"]
@@ -48,7 +47,7 @@ func verifyPayPal(ctx context.Context, v *Verifier, r *Request) (*Rejection, err
 		content := strings.Join([]string{values["Paypal-Transmission-Id"], values["Paypal-Transmission-Time"], webhookID, checksum}, "|")
 		sum := sha256.Sum256([]byte(content))
 		if rsa.VerifyPKCS1v15(k.rsa, crypto.SHA256, sum[:], signature) == nil {
-			return v.checkFresh(stamp{unit: rfc3339}, values["Paypal-Transmission-Time"], r.At), nil
+			return v.checkFresh(rfc3339, values["Paypal-Transmission-Time"], r.At), nil
 		}
 	}
 	return noMatch(v.provider.Title), nil

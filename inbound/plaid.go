@@ -15,7 +15,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/posthaste-dev/posthaste"
 )
@@ -25,9 +24,8 @@ import (
 // Source: plaid.com/docs/api/webhooks/webhook-verification.
 
 const (
-	plaidHeader    = "Plaid-Verification"
-	plaidTolerance = 5 * time.Minute
-	maxTokenBytes  = 8 << 10
+	plaidHeader   = "Plaid-Verification"
+	maxTokenBytes = 8 << 10
 )
 
 // errUnknownKey says that Plaid does not know a key, so that the token is forged.
@@ -92,11 +90,12 @@ type plaidToken struct {
 	bodyHash  string
 }
 
-// readPlaidToken looks at the algorithm before anything else.
-func readPlaidToken(text string) (t plaidToken, err error) {
+// readPlaidToken looks at the algorithm before anything else. It returns what is
+// wrong with a token, to be read after its place.
+func readPlaidToken(text string) (t plaidToken, problem string) {
 	pieces := strings.Split(text, ".")
 	if len(text) > maxTokenBytes || len(pieces) != 3 {
-		return t, errors.New("is not a JWT")
+		return t, "is not a JWT"
 	}
 	var header struct{ Alg, Kid string }
 	var claims struct {
@@ -104,18 +103,20 @@ func readPlaidToken(text string) (t plaidToken, err error) {
 		BodyHash string `json:"request_body_sha256"`
 	}
 	if err := readPart(pieces[0], &header); err != nil || header.Alg != "ES256" || header.Kid == "" {
-		return t, errors.New("is not a JWT of the algorithm ES256 with a kid")
+		return t, "is not a JWT of the algorithm ES256 with a kid"
 	}
 	if err := readPart(pieces[1], &claims); err != nil {
-		return t, errors.New("is a JWT whose claims cannot be read")
+		return t, "is a JWT whose claims cannot be read"
 	}
 	const size = 64 // two numbers of 32 bytes, RFC 7518
-	if t.signature, err = base64.RawURLEncoding.DecodeString(pieces[2]); err != nil || len(t.signature) != size {
-		return t, errors.New("is a JWT whose signature cannot be read")
+	signature, err := base64.RawURLEncoding.DecodeString(pieces[2])
+	if err != nil || len(signature) != size {
+		return t, "is a JWT whose signature cannot be read"
 	}
+	t.signature = signature
 	t.keyID, t.issuedAt, t.bodyHash = header.Kid, claims.IssuedAt, claims.BodyHash
 	t.signedSum = sha256.Sum256([]byte(pieces[0] + "." + pieces[1]))
-	return t, nil
+	return t, ""
 }
 
 func readPart(text string, into any) error {
@@ -131,9 +132,9 @@ func verifyPlaid(ctx context.Context, v *Verifier, r *Request) (*Rejection, erro
 	if text == "" {
 		return reject(ReasonMissingHeader, "the header "+plaidHeader+" is missing, empty or repeated", ""), nil
 	}
-	token, err := readPlaidToken(text)
-	if err != nil {
-		return reject(ReasonMalformedHeader, "the header "+plaidHeader+" "+err.Error(), ""), nil
+	token, problem := readPlaidToken(text)
+	if problem != "" {
+		return reject(ReasonMalformedHeader, "the header "+plaidHeader+" "+problem, ""), nil
 	}
 	k, err := v.plaidKey(ctx, token.keyID)
 	switch {
@@ -152,7 +153,7 @@ func verifyPlaid(ctx context.Context, v *Verifier, r *Request) (*Rejection, erro
 	if sameBytes([]byte(strings.ToLower(token.bodyHash)), []byte(hex.EncodeToString(sum[:]))) != 1 {
 		return reject(ReasonBodyChanged, "the token is genuine, and the body is not the one that it was made for", "something between Plaid and here rewrites bodies"), nil
 	}
-	return v.checkFresh(stamp{unit: seconds, tolerance: plaidTolerance}, strconv.FormatInt(token.issuedAt, 10), r.At), nil
+	return v.checkFresh(seconds, strconv.FormatInt(token.issuedAt, 10), r.At), nil
 }
 
 // plaidKey returns a key that is among the secrets, or asks Plaid for it.

@@ -36,11 +36,11 @@ type grammar struct {
 	encoding    encoding
 }
 
-// stamp is where the time of signing is, and how far it may be from the receipt.
+// stamp is where the time of signing is. How far it may be from the receipt is a
+// setting of the provider.
 type stamp struct {
-	in        place // unless the grammar has it
-	unit      unit
-	tolerance time.Duration // 0: not looked at unless the settings have one
+	in   place // unless the grammar has it
+	unit unit
 }
 
 type unit string
@@ -181,7 +181,7 @@ func (v *Verifier) verifyScheme(r *Request, s scheme, ring []key) *Rejection {
 			return nil // the time is in a body that nobody can use
 		}
 		if matched {
-			return v.checkFresh(s.timestamp, timestamp, r.At)
+			return v.checkFresh(s.timestamp.unit, timestamp, r.At)
 		}
 	}
 	switch {
@@ -258,15 +258,12 @@ func single(h http.Header, name string) string {
 
 // checkFresh runs after the signature was found right, so that a tolerance that is
 // too short shows as such.
-func (v *Verifier) checkFresh(s stamp, text string, received time.Time) *Rejection {
+func (v *Verifier) checkFresh(u unit, text string, received time.Time) *Rejection {
 	tolerance := v.settings.duration("tolerance")
-	if tolerance == 0 {
-		tolerance = s.tolerance
-	}
-	if s.unit == noUnit || tolerance == 0 {
+	if u == noUnit || tolerance == 0 {
 		return nil
 	}
-	at, err := s.unit.parse(text)
+	at, err := u.parse(text)
 	if err != nil {
 		return reject(ReasonMalformedHeader, "the signed timestamp "+err.Error(), "")
 	}

@@ -7,9 +7,7 @@ import (
 	"crypto/sha1" //nolint:gosec // signature version 1 uses it
 	"crypto/sha256"
 	"crypto/x509"
-	"encoding/base64"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -45,8 +43,9 @@ func readSNS(r *Request) snsMessage {
 	return m
 }
 
-// content is what the signature covers: names and values on lines of their own.
-func (m snsMessage) content() (string, error) {
+// content is what the signature covers, names and values on lines of their own, or
+// else what is wrong with the message.
+func (m snsMessage) content() (text, problem string) {
 	var names []string
 	switch m["Type"] {
 	case snsNotification:
@@ -54,7 +53,7 @@ func (m snsMessage) content() (string, error) {
 	case snsSubscribe, snsUnsubscribe:
 		names = []string{"Message", "MessageId", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type"}
 	default:
-		return "", errors.New("is of no type that Amazon SNS signs")
+		return "", "is of no type that Amazon SNS signs"
 	}
 	var b strings.Builder
 	for _, name := range names {
@@ -63,25 +62,25 @@ func (m snsMessage) content() (string, error) {
 			continue
 		}
 		if !present {
-			return "", errors.New("has no " + name)
+			return "", "has no " + name
 		}
 		b.WriteString(name + "\n" + value + "\n")
 	}
-	return b.String(), nil
+	return b.String(), ""
 }
 
 func verifySNS(ctx context.Context, v *Verifier, r *Request) (*Rejection, error) {
 	m := readSNS(r)
-	content, err := m.content()
-	if err != nil {
-		return reject(ReasonMalformedBody, "the body "+err.Error(), "raw message delivery has no signature: switch it off for this subscription"), nil
+	content, problem := m.content()
+	if problem != "" {
+		return reject(ReasonMalformedBody, "the body "+problem, "raw message delivery has no signature: switch it off for this subscription"), nil
 	}
 	address := m["SigningCertURL"]
 	if problem := trusted(address, isSNSHost); problem != "" || path.Ext(strings.SplitN(address, "?", 2)[0]) != ".pem" {
 		return reject(ReasonUntrustedKey, "SigningCertURL is not a certificate on sns.REGION.amazonaws.com", "the request was not made by Amazon SNS"), nil
 	}
-	signature, err := base64.StdEncoding.DecodeString(m["Signature"])
-	if err != nil || len(signature) == 0 {
+	signature := fromBase64(m["Signature"])
+	if signature == nil {
 		return reject(ReasonMalformedBody, "the member Signature is not base64", ""), nil
 	}
 	k, err := v.keys.get(ctx, address, func(ctx context.Context) (key, error) {
@@ -97,8 +96,7 @@ func verifySNS(ctx context.Context, v *Verifier, r *Request) (*Rejection, error)
 		return reject(ReasonNotAllowed, fmt.Sprintf("the message is of the topic %.256q, which is not in the setting topic_arns", m["TopicArn"]),
 			"anybody can subscribe this URL to a topic of their own, so name yours"), nil
 	}
-	stamp := stamp{unit: rfc3339}
-	return v.checkFresh(stamp, m["Timestamp"], r.At), nil
+	return v.checkFresh(rfc3339, m["Timestamp"], r.At), nil
 }
 
 func snsMatches(public *rsa.PublicKey, version, content string, signature []byte) bool {

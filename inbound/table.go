@@ -1,9 +1,6 @@
 package inbound
 
-import (
-	"net/http"
-	"time"
-)
+import "net/http"
 
 // The table of the providers. Facts are from the providers' documentation and their
 // own libraries; the files are by what the providers are for.
@@ -22,9 +19,6 @@ func table() []*provider {
 		&standardWebhooks, &svix, &clerk, &resend, &openAI, &genericHMAC, &genericBasic, &genericKey, &genericNone,
 	}
 }
-
-// standardTolerance is what most providers' own libraries tolerate.
-const standardTolerance = 5 * time.Minute
 
 var ok = Answer{Status: http.StatusOK}
 
