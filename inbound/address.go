@@ -33,7 +33,9 @@ func (v *Verifier) addresses(r *Request, s scheme) []string {
 func (v *Verifier) publicURLs(r *Request) []string {
 	configured, _, _ := strings.Cut(v.settings["public_url"], "#") // a fragment is never sent
 	all := []string{configured}
-	if r.URL != nil && r.URL.RawQuery != "" {
+	// A query that holds the beginning of a body could be signed as a longer one with
+	// a shorter body.
+	if r.URL != nil && r.URL.RawQuery != "" && !strings.ContainsAny(r.URL.RawQuery, "{[\"") {
 		base, query, _ := strings.Cut(configured, "?")
 		if query != r.URL.RawQuery {
 			all = []string{base + "?" + r.URL.RawQuery, configured}

@@ -9,6 +9,8 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"strings"
+	"unicode/utf8"
 )
 
 // handshake is a question that is not a delivery. Unsigned ones are looked at
@@ -104,15 +106,23 @@ func (v *Verifier) with(secret string) *Verifier {
 	return &alone
 }
 
-// answerTwitter answers the challenge that X sends every hour. It is not signed and
-// the answer is: a sender learns the HMAC of its own token and nothing else.
+// answerTwitter answers the challenge that X sends every hour. It is not signed, and
+// the answer is the HMAC of a text that anybody may choose, which is how events are
+// signed as well. So a text that could be an event, JSON with an object in it, must
+// never be answered.
 func answerTwitter(v *Verifier, r *Request) (Outcome, bool) {
 	token, ok := challengeOf(r.query().Get("crc_token"))
-	if r.Method != http.MethodGet || !ok {
+	if r.Method != http.MethodGet || !ok || len(token) > maxTokenLength || strings.ContainsFunc(token, notInToken) {
 		return Outcome{}, false
 	}
 	mac := digest(hmac.New(sha256.New, []byte(v.secrets[0])), [][]byte{[]byte(token)})
 	return shaken(jsonAnswer(http.StatusOK, map[string]string{"response_token": "sha256=" + base64.StdEncoding.EncodeToString(mac)}))
+}
+
+const maxTokenLength = 256
+
+func notInToken(r rune) bool {
+	return r >= utf8.RuneSelf || !isAlphanumeric(byte(r)) && !strings.ContainsRune("-_=+/.", r)
 }
 
 // answerDropbox echoes the challenge.

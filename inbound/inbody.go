@@ -25,7 +25,9 @@ func verifyMailgun(_ context.Context, v *Verifier, r *Request) (*Rejection, erro
 		at := func(name string) string { return d.at(inBody(append(slices.Clone(where), name)...)) }
 		timestamp, token := at("timestamp"), at("token")
 		signature, err := hex.DecodeString(at("signature"))
-		if err != nil || len(signature) == 0 || token == "" || timestamp == "" {
+		// Timestamp and token are signed without anything between them. Only as the
+		// first has a fixed length can the second not be varied.
+		if _, stampErr := seconds.parse(timestamp); err != nil || len(signature) == 0 || token == "" || stampErr != nil {
 			continue
 		}
 		found = true
@@ -57,7 +59,7 @@ func verifyPaddleClassic(_ context.Context, v *Verifier, r *Request) (*Rejection
 			return nil, nil
 		}
 	}
-	return noMatch(v.provider.Title), nil
+	return v.noMatch(), nil
 }
 
 func phpSerialized(form url.Values) string {
@@ -112,7 +114,7 @@ func verifyAdyen(_ context.Context, v *Verifier, r *Request) (*Rejection, error)
 		if !slices.ContainsFunc(v.rings[0], func(k key) bool {
 			return hmacSHA256.matches(k, [][]byte{[]byte(content)}, [][]byte{signature})
 		}) {
-			return noMatch(v.provider.Title), nil
+			return v.noMatch(), nil
 		}
 	}
 	return nil, nil

@@ -188,10 +188,16 @@ func (v *Verifier) accept(ctx context.Context, r *Request) (Outcome, error) {
 // does not know of may hold secrets too, such as those of a proxy.
 func (v *Verifier) SecretHeaders() []string {
 	names := []string{"Authorization", "Cookie", "Proxy-Authorization"}
-	for _, s := range v.schemes {
-		if s.algorithm == equality {
-			names = append(names, http.CanonicalHeaderKey(s.signature.header))
+	add := func(schemes []scheme) {
+		for _, s := range schemes {
+			if s.algorithm == equality {
+				names = append(names, http.CanonicalHeaderKey(s.signature.header))
+			}
 		}
+	}
+	add(v.schemes)
+	for _, p := range table() { // a source of one provider may be sent another's by mistake
+		add(p.schemesFor(p.complete(nil)))
 	}
 	slices.Sort(names)
 	return slices.Compact(names)

@@ -82,6 +82,21 @@ func (a algorithm) hash(secret []byte) hash.Hash {
 	return hmac.New(sha256.New, secret)
 }
 
+// size is the length of a signature in bytes; 0 where that varies.
+func (a algorithm) size() int {
+	switch a {
+	case hmacSHA1:
+		return sha1.Size
+	case hmacSHA256, prefixedSHA256:
+		return sha256.Size
+	case hmacSHA512:
+		return sha512.Size
+	case ed25519Signature:
+		return ed25519.SignatureSize
+	}
+	return 0
+}
+
 func digest(h hash.Hash, content [][]byte) []byte {
 	for _, part := range content {
 		h.Write(part)

@@ -50,7 +50,7 @@ func verifyPayPal(ctx context.Context, v *Verifier, r *Request) (*Rejection, err
 			return v.checkFresh(rfc3339, values["Paypal-Transmission-Time"], r.At), nil
 		}
 	}
-	return noMatch(v.provider.Title), nil
+	return v.noMatch(), nil
 }
 
 func isPayPalCertificate(address string) bool {

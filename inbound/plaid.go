@@ -147,7 +147,7 @@ func verifyPlaid(ctx context.Context, v *Verifier, r *Request) (*Rejection, erro
 	half := len(token.signature) / 2
 	x, y := new(big.Int).SetBytes(token.signature[:half]), new(big.Int).SetBytes(token.signature[half:])
 	if !ecdsa.Verify(k.ec, token.signedSum[:], x, y) {
-		return noMatch(v.provider.Title), nil
+		return v.noMatch(), nil
 	}
 	sum := sha256.Sum256(r.Body)
 	if sameBytes([]byte(strings.ToLower(token.bodyHash)), []byte(hex.EncodeToString(sum[:]))) != 1 {

@@ -56,6 +56,8 @@ type provider struct {
 	then   func(ctx context.Context, v *Verifier, d *document, verified Outcome) (Outcome, error) // what else an event means
 	reply  func(v *Verifier, d *document) Answer                                                  // in place of Success
 
+	mixedUp string // what secrets are often mixed up with, as part of a sentence
+
 	body  bodyForm
 	items []string                 // path of the list of events in one body; nil: one event
 	types [][]place                // the first alternative that is there, its parts joined with full stops

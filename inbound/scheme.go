@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -162,13 +163,14 @@ func (g grammar) example() string {
 }
 
 func (v *Verifier) verifyScheme(r *Request, s scheme, ring []key) *Rejection {
-	parsed := false
+	parsed, sized := false, s.algorithm.size() == 0
 	for _, value := range s.signature.values(r.Header) {
 		c, ok := s.signature.parse(value)
 		if !ok {
 			continue
 		}
 		parsed = true
+		sized = sized || slices.ContainsFunc(c.signatures, func(b []byte) bool { return len(b) == s.algorithm.size() })
 		timestamp, problem := s.timestampOf(r, c)
 		if problem != nil {
 			return problem
@@ -189,13 +191,19 @@ func (v *Verifier) verifyScheme(r *Request, s scheme, ring []key) *Rejection {
 		return malformedSignature(s)
 	case s.algorithm == equality:
 		return reject(ReasonWrongToken, "the value of "+s.signature.header+" is none of the secrets", "compare it with what is set at "+v.provider.Title)
+	case !sized:
+		return reject(ReasonMalformedHeader, fmt.Sprintf("the signature in %s has not the length of %s written in %s", s.signature.name(), s.algorithm, s.signature.encoding),
+			"it should read "+s.signature.example())
 	}
-	return noMatch(v.provider.Title)
+	return v.noMatch()
 }
 
-func noMatch(title string) *Rejection {
-	return reject(ReasonWrongSecret, "the signature matches none of the secrets",
-		"compare the secret with the one at "+title+"; if it is the same, something changed the request on its way, or it is forged")
+func (v *Verifier) noMatch() *Rejection {
+	hint := "compare the secret with the one at " + v.provider.Title
+	if v.provider.mixedUp != "" {
+		hint += ": " + v.provider.mixedUp
+	}
+	return reject(ReasonWrongSecret, "the signature matches none of the secrets", hint+". If it is the right one, something changed the request on its way, or it is forged")
 }
 
 // signed is what a request claims to be signed with.
@@ -209,6 +217,10 @@ func (v *Verifier) matches(r *Request, s scheme, ring []key, claimed signed) (bo
 	if strings.Contains(s.template, "{id}") {
 		if id = single(r.Header, s.id); id == "" {
 			return false, reject(ReasonMissingHeader, "the header "+s.id+" is missing, empty or repeated", "the signature covers it")
+		}
+		// Else the full stop that ends the id could be any of several.
+		if strings.Contains(s.template, "{id}.") && strings.Contains(id, ".") {
+			return false, reject(ReasonMalformedHeader, "the header "+s.id+" has a full stop in it", "")
 		}
 	}
 	for _, address := range v.addresses(r, s) {
@@ -259,16 +271,15 @@ func single(h http.Header, name string) string {
 // checkFresh runs after the signature was found right, so that a tolerance that is
 // too short shows as such.
 func (v *Verifier) checkFresh(u unit, text string, received time.Time) *Rejection {
-	tolerance := v.settings.duration("tolerance")
-	if u == noUnit || tolerance == 0 {
+	if u == noUnit {
 		return nil
 	}
 	at, err := u.parse(text)
 	if err != nil {
 		return reject(ReasonMalformedHeader, "the signed timestamp "+err.Error(), "")
 	}
-	off := received.Sub(at)
-	if off.Abs() <= tolerance {
+	tolerance, off := v.settings.duration("tolerance"), received.Sub(at)
+	if tolerance == 0 || off.Abs() <= tolerance {
 		return nil
 	}
 	when := off.Abs().Round(time.Second).String() + " before the request was received"
@@ -279,6 +290,14 @@ func (v *Verifier) checkFresh(u unit, text string, received time.Time) *Rejectio
 	return reject(ReasonStaleTimestamp, fmt.Sprintf("the signature is right, and its timestamp is %s; at most %s is tolerated", when, tolerance), hint)
 }
 
+// Digits of a timestamp between the years 2001 and 2286. That their number is fixed
+// is needed where the body follows at once: else the same signed bytes could be cut
+// into timestamp and body in several ways.
+const (
+	secondsDigits      = 10
+	millisecondsDigits = 13
+)
+
 func (u unit) parse(text string) (time.Time, error) {
 	if u == rfc3339 || u == anyUnit && strings.Contains(text, "T") {
 		at, err := time.Parse(time.RFC3339Nano, text)
@@ -287,19 +306,17 @@ func (u unit) parse(text string) (time.Time, error) {
 		}
 		return at, nil
 	}
-	const maxDigits = 15 // of milliseconds: some 30,000 years
-	if text == "" || len(text) > maxDigits || strings.Trim(text, "0123456789") != "" {
-		return time.Time{}, fmt.Errorf("is not a number of %s", u)
-	}
 	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("is not a number of %s", u)
-	}
-	const firstMillisecond = 1e11 // as seconds the year 5138, as milliseconds 1973
-	if u == milliseconds || u == anyUnit && n >= firstMillisecond {
+	isNumber := err == nil && strings.Trim(text, "0123456789") == ""
+	switch {
+	case isNumber && len(text) == secondsDigits && u != milliseconds:
+		return time.Unix(n, 0), nil
+	case isNumber && len(text) == millisecondsDigits && u != seconds:
 		return time.UnixMilli(n), nil
+	case u == anyUnit:
+		return time.Time{}, errors.New("is not a number of seconds or milliseconds, nor a time such as 2026-01-02T15:04:05Z")
 	}
-	return time.Unix(n, 0), nil
+	return time.Time{}, fmt.Errorf("is not a number of %s", u)
 }
 
 // fill returns the parts of the signed content, without copying the body.

@@ -90,7 +90,7 @@ func verifySNS(ctx context.Context, v *Verifier, r *Request) (*Rejection, error)
 		return nil, err
 	}
 	if !snsMatches(k.rsa, m["SignatureVersion"], content, signature) {
-		return noMatch(v.provider.Title), nil
+		return v.noMatch(), nil
 	}
 	if topics := v.settings.list("topic_arns"); !slices.Contains(topics, "*") && !slices.Contains(topics, m["TopicArn"]) {
 		return reject(ReasonNotAllowed, fmt.Sprintf("the message is of the topic %.256q, which is not in the setting topic_arns", m["TopicArn"]),

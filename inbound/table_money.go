@@ -22,8 +22,9 @@ var stripe = provider{
 		signature: grammar{header: "Stripe-Signature", separator: ",", prefix: "v1=", stampPrefix: "t=", encoding: hexDigits},
 		algorithm: hmacSHA256, form: textKey, template: "{timestamp}.{body}", timestamp: stamp{unit: seconds},
 	}},
-	types: only(inBody("type")),
-	ids:   only(inBody("id")),
+	mixedUp: "each endpoint has its own, so have the sandbox and the command line tool",
+	types:   only(inBody("type")),
+	ids:     only(inBody("id")),
 }
 
 var paddleBilling = provider{
@@ -111,8 +112,9 @@ var square = provider{
 		signature: grammar{header: "X-Square-Hmacsha256-Signature", encoding: base64Std},
 		algorithm: hmacSHA256, form: textKey, template: "{url}{body}",
 	}},
-	types: only(inBody("type")),
-	ids:   only(inBody("event_id")),
+	mixedUp: "it is neither the access token nor the application's secret, and public_url has to be the URL at Square to the letter",
+	types:   only(inBody("type")),
+	ids:     only(inBody("event_id")),
 }
 
 var adyen = provider{
@@ -188,8 +190,9 @@ var shopify = provider{
 		signature: grammar{header: "X-Shopify-Hmac-Sha256", aliases: []string{"Shopify-Hmac-Sha256"}, encoding: base64Std},
 		algorithm: hmacSHA256, form: textKey, template: "{body}",
 	}},
-	types: first(parts(inHeader("X-Shopify-Topic")), parts(inHeader("Shopify-Topic"))),
-	ids:   first(parts(inHeader("X-Shopify-Webhook-Id")), parts(inHeader("Shopify-Webhook-Id"))),
+	mixedUp: "webhooks of an app are signed with its client secret, those made in the admin with the key shown there",
+	types:   first(parts(inHeader("X-Shopify-Topic")), parts(inHeader("Shopify-Topic"))),
+	ids:     first(parts(inHeader("X-Shopify-Webhook-Id")), parts(inHeader("Shopify-Webhook-Id"))),
 }
 
 var wooCommerce = provider{

@@ -62,7 +62,7 @@ var discord = provider{
 	handshakes: []handshake{{signed: true, answer: answerDiscord}},
 	reply:      replyDiscord,
 	named:      nameDiscord,
-	ids:        first(parts(inBody("token"), inBody("id"))),
+	ids:        only(inBody("id")), // webhook events have none
 }
 
 func isInteraction(d *document) bool { return d.at(inBody("token")) != "" }
@@ -174,10 +174,13 @@ var twilio = provider{
 			"Enter that URL as the setting public_url. A query may be left out of it; a fragment is not signed.",
 			"Give the source the auth token of the account.",
 		},
-		Notes: []string{"The answer is always the same TwiML. What has to be answered case by case needs an application in place of a source."},
+		Notes: []string{
+			"Let Twilio use POST, which is its default: with GET there would be no body to store, so GET is answered with 405.",
+			"The answer is always the same TwiML. What has to be answered case by case needs an application in place of a source.",
+		},
 	},
-	verbs:  []string{http.MethodPost, http.MethodGet},
-	verify: verifyTwilio, reply: replyTwilio,
+	mixedUp: "a subaccount has its own auth token, and public_url has to be the URL at Twilio to the letter",
+	verify:  verifyTwilio, reply: replyTwilio,
 	schemes: []scheme{{
 		signature: grammar{header: twilioSignature, encoding: base64Std}, algorithm: hmacSHA1, form: textKey,
 		template: "{url}", urls: otherPorts, // and the fields: twilio.go
@@ -284,6 +287,7 @@ var meta = provider{
 	},
 	schemes:    bodyHMAC("X-Hub-Signature-256", "sha256=", hexDigits),
 	handshakes: []handshake{{answer: answerMeta}},
+	mixedUp:    "with Instagram Login it is the Instagram app secret, not the Facebook app secret",
 	types:      only(always("webhook")),
 }
 
@@ -295,12 +299,13 @@ var twitter = provider{
 		Types:      "the member of the body that holds the events: twitter.tweet_create_events",
 		DeliveryID: "nothing: each event in the body has its own id",
 		Success:    ok,
-		Handshake:  "the GET with crc_token that X sends every hour: its HMAC. It is answered with the first secret",
+		Handshake:  "the GET with crc_token that X sends every hour: its HMAC, made with the first secret, of a token of letters, digits and + / = - _ . only",
 		Retries:    "not published in what this page was made from.",
 		Setup: []string{
 			"Create the source first, with the consumer secret.",
 			"Register the URL of the source as a webhook through X's API: X checks it at once.",
 		},
+		Notes: []string{"X lets anybody ask for the HMAC of a token. A token that could be the body of an event is not answered, as its HMAC would be the event's signature."},
 	},
 	schemes:    bodyHMAC("X-Twitter-Webhooks-Signature", "sha256=", base64Std),
 	handshakes: []handshake{{answer: answerTwitter}},

@@ -45,7 +45,7 @@ func verifyTwilio(_ context.Context, v *Verifier, r *Request) (*Rejection, error
 			}
 		}
 	}
-	return noMatch(v.provider.Title), nil
+	return v.noMatch(), nil
 }
 
 // checkTwilioBody compares the hash in the URL that was found signed with that of
