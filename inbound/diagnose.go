@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"unicode/utf16"
@@ -22,7 +23,14 @@ func (v *Verifier) diagnose(ctx context.Context, r *Request, found Rejection) Re
 		if other := v.otherHeader(r.Header); other != nil {
 			return *other
 		}
+	case ReasonMalformedHeader:
+		if otherwise := v.trySettings(ctx, r); otherwise != nil {
+			return *otherwise
+		}
 	case ReasonWrongSecret, ReasonBodyChanged:
+		if otherwise := v.trySettings(ctx, r); otherwise != nil {
+			return *otherwise
+		}
 		if changed := v.tryBodies(ctx, r); changed != nil {
 			return *changed
 		}
@@ -255,18 +263,42 @@ func (v *Verifier) tryURLs(ctx context.Context, r *Request) *Rejection {
 		if query != "" {
 			candidate += "?" + query
 		}
-		other := *v
-		other.settings = settings{}
-		for name, value := range v.settings {
-			other.settings[name] = value
-		}
-		other.settings["public_url"] = candidate
-		if other.verifies(ctx, r) {
+		if v.withSettings(map[string]string{"public_url": candidate}).verifies(ctx, r) {
 			return reject(ReasonWrongURL, fmt.Sprintf("the signature is right for the URL %.300q, and the setting public_url is another", candidate),
 				"set public_url to the URL that was entered at "+v.provider.Title)
 		}
 	}
 	return nil
+}
+
+// trySettings looks for values of the settings of hmac that the signature is right
+// with: they are often guessed.
+func (v *Verifier) trySettings(ctx context.Context, r *Request) *Rejection {
+	if v.provider != &genericHMAC || len(r.Body) > maxDiagnosedBytes {
+		return nil
+	}
+	for _, hash := range []string{"sha256", "sha1", "sha512"} {
+		for _, written := range []encoding{hexDigits, base64Std} {
+			for _, form := range []keyForm{textKey, base64Key, hexKey} {
+				other := v.withSettings(map[string]string{"hash": hash, "encoding": string(written), "key_encoding": string(form)})
+				if other.verifies(ctx, r) {
+					return reject(ReasonWrongSettings, "the signature is right with other settings",
+						fmt.Sprintf("set hash to %s, encoding to %s and key_encoding to %s", hash, written, form))
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// withSettings returns a verifier with some other settings.
+func (v *Verifier) withSettings(changed map[string]string) *Verifier {
+	other := *v
+	other.settings = maps.Clone(v.settings)
+	maps.Copy(other.settings, changed)
+	other.schemes = v.provider.schemesFor(other.settings)
+	other.useSecrets(v.secrets)
+	return &other
 }
 
 func swapScheme(address string) string {

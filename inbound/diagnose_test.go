@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"crypto/hmac"
 	"crypto/sha256"
+	"crypto/sha512"
 	"encoding/base64"
 	"encoding/hex"
 	"net/http"
@@ -149,6 +150,70 @@ func TestDiagnosisIsBounded(t *testing.T) {
 		}
 		if took := time.Since(began); took > 2*time.Second {
 			t.Errorf("%d bytes took %s", len(body), took)
+		}
+	}
+}
+
+// The settings of the generic provider are often guessed; a right guess is named.
+func TestDiagnosisOfSettings(t *testing.T) {
+	mac := hmac.New(sha512.New, []byte("key!"))
+	mac.Write([]byte("{}"))
+	c := inbound.Config{Provider: "hmac", Secrets: []string{base64.StdEncoding.EncodeToString([]byte("key!"))}, Settings: map[string]string{"header": "X-Sig"}}
+	r := &inbound.Request{Method: http.MethodPost, Body: []byte("{}"), At: time.Now(), Header: http.Header{"X-Sig": {base64.StdEncoding.EncodeToString(mac.Sum(nil))}}}
+	got := receive(t, newVerifier(t, c, inbound.Options{}), r).Rejection
+	if got.Reason != inbound.ReasonWrongSettings || got.Hint != "set hash to sha512, encoding to base64 and key_encoding to base64" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Where parts are signed without anything between them, the same bytes must not be
+// taken when they are cut in another place.
+func TestSignedPartsCannotBeCutElsewhere(t *testing.T) {
+	zendesk := inbound.Config{Provider: "zendesk", Secrets: []string{"secret"}}
+	const at = "2021-03-25T05:09:27Z"
+	inZendesk := func(timestamp string) http.Header {
+		return http.Header{"X-Zendesk-Webhook-Signature-Timestamp": {timestamp}, "X-Zendesk-Webhook-Signature": {base64.StdEncoding.EncodeToString(sum("secret", at, `{"a":[1]}`))}}
+	}
+	mailgun := inbound.Config{Provider: "mailgun", Secrets: []string{"secret"}}
+	inMailgun := func(timestamp, token string) string {
+		return `{"signature":{"timestamp":"` + timestamp + `","token":"` + token + `","signature":"` + hex.EncodeToString(sum("secret", "17000000001abc")) + `"},"event-data":{"event":"opened"}}`
+	}
+	svix := inbound.Config{Provider: "svix", Secrets: []string{"whsec_c2VjcmV0"}}
+	inSvix := func(id string) http.Header {
+		return http.Header{"Svix-Id": {id}, "Svix-Timestamp": {"1700000000"}, "Svix-Signature": {"v1," + base64.StdEncoding.EncodeToString(sum("secret", `m.1700000000.{"a":".1700000000.[1]`))}}
+	}
+	square := inbound.Config{Provider: "square", Secrets: []string{"secret"}, Settings: map[string]string{"public_url": "https://h.example/in"}}
+	inSquare := http.Header{"X-Square-Hmacsha256-Signature": {base64.StdEncoding.EncodeToString(sum("secret", `https://h.example/in?a=1{"a":[1]}`))}}
+	for name, c := range map[string]struct {
+		config       inbound.Config
+		header       http.Header
+		query, body  string
+		takenForGood bool
+	}{
+		"zendesk":                  {zendesk, inZendesk(at), "", `{"a":[1]}`, true},
+		"zendesk, cut later":       {zendesk, inZendesk(at + `{"a":`), "", `[1]}`, false},
+		"mailgun":                  {mailgun, http.Header{}, "", inMailgun("1700000000", "1abc"), true},
+		"mailgun, cut later":       {mailgun, http.Header{}, "", inMailgun("17000000001", "abc"), false},
+		"mailgun, cut earlier":     {mailgun, http.Header{}, "", inMailgun("170000000", "01abc"), false},
+		"svix":                     {svix, inSvix("m"), "", `{"a":".1700000000.[1]`, true},
+		"svix, cut later":          {svix, inSvix(`m.1700000000.{"a":"`), "", `[1]`, false},
+		"square":                   {square, inSquare, "a=1", `{"a":[1]}`, true},
+		"square, cut in its query": {square, inSquare, `a=1{"a":`, `[1]}`, false},
+	} {
+		r := &inbound.Request{Method: http.MethodPost, URL: &url.URL{Path: "/in", RawQuery: c.query}, Header: c.header, Body: []byte(c.body), At: time.Unix(1700000000, 0)}
+		if outcome := receive(t, newVerifier(t, c.config, inbound.Options{}), r); accepted(outcome) != c.takenForGood {
+			t.Errorf("%s: %+v", name, outcome)
+		}
+	}
+}
+
+// The answer to X's challenge is a signature; no text that could be an event gets one.
+func TestTwitterSignsNoEvents(t *testing.T) {
+	v := newVerifier(t, inbound.Config{Provider: "twitter", Secrets: []string{"secret"}}, inbound.Options{})
+	for _, token := range []string{`{"tweet_create_events":[]}`, "[1]", `"a"`, "a b", strings.Repeat("a", 257), "é"} {
+		r := &inbound.Request{Method: http.MethodGet, URL: &url.URL{RawQuery: "crc_token=" + url.QueryEscape(token)}, Header: http.Header{}, At: time.Now()}
+		if outcome := receive(t, v, r); outcome.Kind != inbound.KindIgnored || strings.Contains(string(outcome.Answer.Body), "sha256=") {
+			t.Errorf("%s: %+v", token, outcome)
 		}
 	}
 }

@@ -25,6 +25,7 @@ const (
 	ReasonStaleTimestamp  Reason = "stale_timestamp"  // the signature is right, its timestamp too far from the time of receipt
 	ReasonBodyChanged     Reason = "body_changed"     // the signature is right for the body as it was before something on the way rewrote it
 	ReasonWrongURL        Reason = "wrong_url"        // the signature is right for another URL than public_url
+	ReasonWrongSettings   Reason = "wrong_settings"   // the signature is right with other settings of the provider hmac
 	ReasonWrongSecret     Reason = "wrong_secret"     // no secret matches: another secret, a changed body, or a forgery
 	ReasonWrongToken      Reason = "wrong_token"      // a shared token, user name or password that is none of the secrets
 	ReasonUntrustedKey    Reason = "untrusted_key"    // the request names a key that is not the provider's
