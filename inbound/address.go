@@ -9,14 +9,14 @@ import (
 func publicURL() Setting {
 	return Setting{
 		Name: "public_url", Required: true, problem: publicURLProblem,
-		Meaning: "the URL of the source as it was entered at the provider, with https:// and without a query that the provider adds itself. " +
-			"The signature covers it, and it is never made up from the request's Host header",
+		Meaning: "the URL of the source as it was entered at the provider, or its beginning, such as https://hooks.example.com, where the path is the " +
+			"source's own. The signature covers it, and it is never made up from the request's Host header",
 	}
 }
 
 // addresses returns the URLs that a signature of the scheme may cover: the
 // configured one with the query that the request came with, and as it is.
-func (v *Verifier) addresses(r *Request, s scheme) []string {
+func (v *Verifier) addresses(r *incoming, s scheme) []string {
 	if !strings.Contains(s.template, "{url}") {
 		return []string{""}
 	}
@@ -30,18 +30,31 @@ func (v *Verifier) addresses(r *Request, s scheme) []string {
 	return all
 }
 
-func (v *Verifier) publicURLs(r *Request) []string {
+// publicURLs returns what the sender may have had as URL: host and scheme are the
+// configured ones, path and query may be the request's.
+func (v *Verifier) publicURLs(r *incoming) []string {
 	configured, _, _ := strings.Cut(v.settings["public_url"], "#") // a fragment is never sent
-	all := []string{configured}
+	base, query, _ := strings.Cut(configured, "?")
+	if r.URL == nil {
+		return []string{configured}
+	}
+	_, rest, _ := strings.Cut(base, "://")
+	if host, path, _ := strings.Cut(rest, "/"); path == "" {
+		base = strings.TrimSuffix(base, rest) + host + r.URL.EscapedPath()
+	}
 	// A query that holds the beginning of a body could be signed as a longer one with
 	// a shorter body.
-	if r.URL != nil && r.URL.RawQuery != "" && !strings.ContainsAny(r.URL.RawQuery, "{[\"") {
-		base, query, _ := strings.Cut(configured, "?")
-		if query != r.URL.RawQuery {
-			all = []string{base + "?" + r.URL.RawQuery, configured}
-		}
+	if r.URL.RawQuery != "" && !strings.ContainsAny(r.URL.RawQuery, "{[\"") {
+		query = r.URL.RawQuery
 	}
-	return all
+	address := base
+	if query != "" {
+		address += "?" + query
+	}
+	if address == configured {
+		return []string{configured}
+	}
+	return []string{address, configured}
 }
 
 // otherPorts returns the URL with and without the port: Twilio's own libraries try

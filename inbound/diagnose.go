@@ -17,7 +17,7 @@ import (
 const maxDiagnosedBytes = 64 << 10
 
 // diagnose finds out more of why a request was rejected.
-func (v *Verifier) diagnose(ctx context.Context, r *Request, found Rejection) Rejection {
+func (v *Verifier) diagnose(ctx context.Context, r *incoming, found Rejection) Rejection {
 	switch found.Reason {
 	case ReasonMissingHeader:
 		if other := v.otherHeader(r.Header); other != nil {
@@ -73,13 +73,13 @@ func (v *Verifier) headerNames() (names []string) {
 }
 
 // verifies reports whether a changed request would have been genuine, if perhaps late.
-func (v *Verifier) verifies(ctx context.Context, r *Request) bool {
+func (v *Verifier) verifies(ctx context.Context, r *incoming) bool {
 	found, err := v.verify(ctx, r)
 	return err == nil && (found == nil || found.Reason == ReasonStaleTimestamp)
 }
 
 // tryBodies looks for a form of the body that the signature is right for.
-func (v *Verifier) tryBodies(ctx context.Context, r *Request) *Rejection {
+func (v *Verifier) tryBodies(ctx context.Context, r *incoming) *Rejection {
 	if len(r.Body) > maxDiagnosedBytes {
 		return nil
 	}
@@ -87,9 +87,9 @@ func (v *Verifier) tryBodies(ctx context.Context, r *Request) *Rejection {
 		if bytes.Equal(form.body, r.Body) {
 			continue
 		}
-		other := *r
+		other := *r.Request
 		other.Body = form.body
-		if v.verifies(ctx, &other) {
+		if v.verifies(ctx, &incoming{Request: &other}) {
 			return reject(ReasonBodyChanged, "the signature is right for the body "+form.name+": it was changed on its way",
 				"let the proxy, gateway or middleware in front pass bodies on byte for byte")
 		}
@@ -106,7 +106,7 @@ type bodyVariant struct {
 	body []byte
 }
 
-func otherForms(r *Request) []bodyVariant {
+func otherForms(r *incoming) []bodyVariant {
 	forms := []bodyVariant{
 		{"before its content encoding", decoded(r)},
 		{"without the white space around it", bytes.TrimSpace(r.Body)},
@@ -243,7 +243,7 @@ func (s jsonStyle) appendEscape(out []byte, r rune) []byte {
 }
 
 // tryURLs looks for a spelling of the public URL that the signature is right for.
-func (v *Verifier) tryURLs(ctx context.Context, r *Request) *Rejection {
+func (v *Verifier) tryURLs(ctx context.Context, r *incoming) *Rejection {
 	configured := v.settings["public_url"]
 	if configured == "" {
 		return nil
@@ -273,7 +273,7 @@ func (v *Verifier) tryURLs(ctx context.Context, r *Request) *Rejection {
 
 // trySettings looks for values of the settings of hmac that the signature is right
 // with: they are often guessed.
-func (v *Verifier) trySettings(ctx context.Context, r *Request) *Rejection {
+func (v *Verifier) trySettings(ctx context.Context, r *incoming) *Rejection {
 	if v.provider != &genericHMAC || len(r.Body) > maxDiagnosedBytes {
 		return nil
 	}

@@ -207,6 +207,31 @@ func TestSignedPartsCannotBeCutElsewhere(t *testing.T) {
 	}
 }
 
+// The path of the source need not be known when it is made.
+func TestPublicURLWithoutPath(t *testing.T) {
+	for configured, c := range map[string]struct {
+		signed, query string
+		want          bool
+	}{
+		"https://h.example":                {"https://h.example/in/src_1", "", true},
+		"https://h.example/":               {"https://h.example/in/src_1", "", true},
+		"https://h.example:8443":           {"https://h.example:8443/in/src_1?a=1", "a=1", true},
+		"https://h.example/in/src_1#rc=5":  {"https://h.example/in/src_1", "", true},
+		"https://h.example/in/src_1?a=1":   {"https://h.example/in/src_1?a=1", "", true},
+		"https://h.example/in/src_1?b=2":   {"https://h.example/in/src_1?a=1", "a=1", true},
+		"https://h.example/hooks":          {"https://h.example/in/src_1", "", false},
+		"https://other.example/in/src_1":   {"https://h.example/in/src_1", "", false},
+		"https://h.example/in/src_1?a=%7B": {"https://h.example/in/src_1?a=%7B", "a=%7B", true},
+	} {
+		config := inbound.Config{Provider: "square", Secrets: []string{"secret"}, Settings: map[string]string{"public_url": configured}}
+		r := &inbound.Request{Method: http.MethodPost, URL: &url.URL{Path: "/in/src_1", RawQuery: c.query, Host: "h.example", Scheme: "https"}, Body: []byte("{}"), At: time.Now(),
+			Header: http.Header{"X-Square-Hmacsha256-Signature": {base64.StdEncoding.EncodeToString(sum("secret", c.signed, "{}"))}}}
+		if outcome := receive(t, newVerifier(t, config, inbound.Options{}), r); accepted(outcome) != c.want {
+			t.Errorf("%s: %+v", configured, outcome)
+		}
+	}
+}
+
 // The answer to X's challenge is a signature; no text that could be an event gets one.
 func TestTwitterSignsNoEvents(t *testing.T) {
 	v := newVerifier(t, inbound.Config{Provider: "twitter", Secrets: []string{"secret"}}, inbound.Options{})

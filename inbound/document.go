@@ -26,11 +26,26 @@ const (
 	maxFormParts    = 1000
 )
 
+// incoming is a request while it is looked at.
+type incoming struct {
+	*Request
+	read *document
+}
+
+// document returns the request's body, read once.
+func (r *incoming) document() *document {
+	if r.read == nil {
+		r.read = read(r)
+	}
+	return r.read
+}
+
 // document is the body of a request, read as far as is needed to find things in it.
 type document struct {
-	request  *Request
-	json     json.RawMessage // nil: not JSON
-	form     url.Values      // nil: not a form
+	request  *incoming
+	json     json.RawMessage            // nil: not JSON
+	members  map[string]json.RawMessage // of json, where it is an object
+	form     url.Values                 // nil: not a form
 	readable bool
 }
 
@@ -50,7 +65,7 @@ func parts(p ...place) []place     { return p }
 
 // read reads a request's body by its content type; what has none is read as JSON,
 // and so is text/plain, which some providers send JSON as.
-func read(r *Request) *document {
+func read(r *incoming) *document {
 	d := &document{request: r}
 	body := decoded(r)
 	mediaType, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
@@ -65,11 +80,11 @@ func read(r *Request) *document {
 	case "multipart/form-data":
 		d.form = readMultipart(body, params["boundary"])
 	default:
-		d.json = validJSON(body)
+		d.readJSON(body)
 	}
 	// Some send JSON in a field of a form (github, slack).
 	if payload := d.form.Get("payload"); payload != "" {
-		d.json = validJSON([]byte(payload))
+		d.readJSON([]byte(payload))
 	}
 	d.readable = d.json != nil || d.form != nil
 	return d
@@ -81,16 +96,22 @@ func (d *document) saysJSON() bool {
 	return err == nil && len(d.request.Body) > 0 && (mediaType == "application/json" || strings.HasSuffix(mediaType, "+json"))
 }
 
-func validJSON(text []byte) json.RawMessage {
-	text = bytes.TrimSpace(text)
-	if len(text) == 0 || !json.Valid(text) {
-		return nil
+// readJSON leaves the document as it is if the text is not JSON.
+func (d *document) readJSON(text []byte) {
+	if text = bytes.TrimSpace(text); len(text) == 0 {
+		return
 	}
-	return text
+	if text[0] == '{' {
+		if d.members = members(text); d.members != nil {
+			d.json = text
+		}
+	} else if json.Valid(text) {
+		d.json = text
+	}
 }
 
 // decoded undoes the content encoding; what cannot be undone comes back as it is.
-func decoded(r *Request) []byte {
+func decoded(r *incoming) []byte {
 	var in io.Reader
 	var err error
 	switch strings.ToLower(strings.TrimSpace(r.Header.Get("Content-Encoding"))) {
@@ -151,7 +172,7 @@ func (d *document) at(p place) string {
 	case len(p.path) == 0:
 		return ""
 	}
-	return scalar(member(d.json, p.path...))
+	return scalar(d.member(p.path...))
 }
 
 // all returns what is at each of the places, or nil where one of them is empty.
@@ -169,21 +190,25 @@ func (d *document) all(places []place) (texts []string) {
 // itemsAt returns the documents of a list in the body; nil where there is none.
 func (d *document) itemsAt(path ...string) (items []*document) {
 	var list []json.RawMessage
-	if json.Unmarshal(member(d.json, path...), &list) != nil {
+	if json.Unmarshal(d.member(path...), &list) != nil {
 		return nil
 	}
 	for _, one := range list {
-		items = append(items, &document{request: d.request, json: one, readable: true})
+		items = append(items, &document{request: d.request, json: one, members: members(one), readable: true})
 	}
 	return items
 }
 
 // member walks down the members of objects. Numbers stay as they are written.
-func member(in json.RawMessage, path ...string) json.RawMessage {
-	for _, name := range path {
-		in = members(in)[name]
+func (d *document) member(path ...string) json.RawMessage {
+	if len(path) == 0 {
+		return d.json
 	}
-	return in
+	value := d.members[path[0]]
+	for _, name := range path[1:] {
+		value = members(value)[name]
+	}
+	return value
 }
 
 // members returns an object's members, or nil for anything else.

@@ -134,7 +134,7 @@ func oktaScheme(s settings) []scheme {
 }
 
 // verifyBasic compares user name and password of HTTP Basic (RFC 7617).
-func verifyBasic(_ context.Context, v *Verifier, r *Request) (*Rejection, error) {
+func verifyBasic(_ context.Context, v *Verifier, r *incoming) (*Rejection, error) {
 	text := single(r.Header, "Authorization")
 	if text == "" {
 		return reject(ReasonMissingHeader, "the header Authorization is missing, empty or repeated", "enter user name and password at the sender"), nil
@@ -158,7 +158,7 @@ func basicProblem(secret string) string {
 }
 
 // verifyNothing is for senders that prove nothing.
-func verifyNothing(context.Context, *Verifier, *Request) (*Rejection, error) { return nil, nil }
+func verifyNothing(context.Context, *Verifier, *incoming) (*Rejection, error) { return nil, nil }
 
 // writing are the methods that generic senders use.
 func writing() []string { return []string{http.MethodPost, http.MethodPut, http.MethodPatch} }

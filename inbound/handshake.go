@@ -18,7 +18,7 @@ import (
 // after it.
 type handshake struct {
 	signed bool
-	answer func(v *Verifier, r *Request) (Outcome, bool)
+	answer func(v *Verifier, r *incoming) (Outcome, bool)
 }
 
 // maxChallengeBytes caps what is sent back to somebody unknown.
@@ -36,7 +36,7 @@ func jsonAnswer(status int, body any) Answer {
 	return Answer{Status: status, Body: text, Header: http.Header{"Content-Type": {"application/json"}, "X-Content-Type-Options": {"nosniff"}}}
 }
 
-func (r *Request) query() url.Values {
+func (r *incoming) query() url.Values {
 	if r.URL == nil {
 		return nil
 	}
@@ -49,7 +49,7 @@ func challengeOf(text string) (string, bool) {
 
 // answerMeta answers the GET by which Meta subscribes. Only who knows the token
 // gets the challenge back; what asks for nothing is a crawler.
-func answerMeta(v *Verifier, r *Request) (Outcome, bool) {
+func answerMeta(v *Verifier, r *incoming) (Outcome, bool) {
 	if r.Method != http.MethodGet {
 		return Outcome{}, false
 	}
@@ -71,8 +71,8 @@ func answerMeta(v *Verifier, r *Request) (Outcome, bool) {
 }
 
 // answerSlack answers the request by which Slack checks a new URL.
-func answerSlack(_ *Verifier, r *Request) (Outcome, bool) {
-	d := read(r)
+func answerSlack(_ *Verifier, r *incoming) (Outcome, bool) {
+	d := r.document()
 	challenge, ok := challengeOf(d.at(inBody("challenge")))
 	if !ok || d.at(inBody("type")) != "url_verification" {
 		return Outcome{}, false
@@ -82,8 +82,8 @@ func answerSlack(_ *Verifier, r *Request) (Outcome, bool) {
 
 // answerZoom proves that the secret is known: with the very one that the question
 // is signed with.
-func answerZoom(v *Verifier, r *Request) (Outcome, bool) {
-	d := read(r)
+func answerZoom(v *Verifier, r *incoming) (Outcome, bool) {
+	d := r.document()
 	token, ok := challengeOf(d.at(inBody("payload", "plainToken")))
 	if !ok || d.at(inBody("event")) != "endpoint.url_validation" {
 		return Outcome{}, false
@@ -110,7 +110,7 @@ func (v *Verifier) with(secret string) *Verifier {
 // the answer is the HMAC of a text that anybody may choose, which is how events are
 // signed as well. So a text that could be an event, JSON with an object in it, must
 // never be answered.
-func answerTwitter(v *Verifier, r *Request) (Outcome, bool) {
+func answerTwitter(v *Verifier, r *incoming) (Outcome, bool) {
 	token, ok := challengeOf(r.query().Get("crc_token"))
 	if r.Method != http.MethodGet || !ok || len(token) > maxTokenLength || strings.ContainsFunc(token, notInToken) {
 		return Outcome{}, false
@@ -126,7 +126,7 @@ func notInToken(r rune) bool {
 }
 
 // answerDropbox echoes the challenge.
-func answerDropbox(_ *Verifier, r *Request) (Outcome, bool) {
+func answerDropbox(_ *Verifier, r *incoming) (Outcome, bool) {
 	challenge, ok := challengeOf(r.query().Get("challenge"))
 	if r.Method != http.MethodGet || !ok {
 		return Outcome{}, false
@@ -136,7 +136,7 @@ func answerDropbox(_ *Verifier, r *Request) (Outcome, bool) {
 
 // answerGraph echoes the decoded token of a POST without a body, also for the URL
 // of lifecycle notifications.
-func answerGraph(_ *Verifier, r *Request) (Outcome, bool) {
+func answerGraph(_ *Verifier, r *incoming) (Outcome, bool) {
 	token, ok := challengeOf(r.query().Get("validationToken"))
 	if r.Method != http.MethodPost || len(r.Body) > 0 || !ok {
 		return Outcome{}, false
@@ -145,7 +145,7 @@ func answerGraph(_ *Verifier, r *Request) (Outcome, bool) {
 }
 
 // answerOkta answers the one-time verification of an event hook.
-func answerOkta(_ *Verifier, r *Request) (Outcome, bool) {
+func answerOkta(_ *Verifier, r *incoming) (Outcome, bool) {
 	challenge, ok := challengeOf(r.Header.Get("X-Okta-Verification-Challenge"))
 	if r.Method != http.MethodGet || !ok {
 		return Outcome{}, false
@@ -155,12 +155,12 @@ func answerOkta(_ *Verifier, r *Request) (Outcome, bool) {
 
 // answerDiscord answers the two kinds of PING: type 1 of interactions, which have a
 // token, and type 0 of webhook events. Both are signed.
-func answerDiscord(_ *Verifier, r *Request) (Outcome, bool) {
-	d := read(r)
+func answerDiscord(_ *Verifier, r *incoming) (Outcome, bool) {
+	d := r.document()
 	if d.json == nil {
 		return Outcome{}, false
 	}
-	isEvent := member(d.json, "event") != nil
+	isEvent := d.member("event") != nil
 	switch kind := d.at(inBody("type")); {
 	case kind == "1" && !isEvent:
 		return shaken(jsonAnswer(http.StatusOK, map[string]int{"type": 1}))
@@ -172,7 +172,7 @@ func answerDiscord(_ *Verifier, r *Request) (Outcome, bool) {
 
 // answerWooCommerce answers the unsigned form that is sent when a webhook is saved;
 // without it the webhook is never activated.
-func answerWooCommerce(_ *Verifier, r *Request) (Outcome, bool) {
+func answerWooCommerce(_ *Verifier, r *incoming) (Outcome, bool) {
 	mediaType, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || mediaType != "application/x-www-form-urlencoded" || r.Method != http.MethodPost || len(r.Body) > maxChallengeBytes {
 		return Outcome{}, false

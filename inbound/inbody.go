@@ -18,8 +18,8 @@ import (
 // the body is not signed; who has seen one request can send another body with its
 // signature, so the token is what deliveries are told apart by.
 // Source: documentation.mailgun.com, "Securing webhooks".
-func verifyMailgun(_ context.Context, v *Verifier, r *Request) (*Rejection, error) {
-	d := read(r)
+func verifyMailgun(_ context.Context, v *Verifier, r *incoming) (*Rejection, error) {
+	d := r.document()
 	found := false
 	for _, where := range [][]string{{"signature"}, {"parent-signature"}, nil} {
 		at := func(name string) string { return d.at(inBody(append(slices.Clone(where), name)...)) }
@@ -46,8 +46,8 @@ func verifyMailgun(_ context.Context, v *Verifier, r *Request) (*Rejection, erro
 // verifyPaddleClassic checks the signature over the other fields of the form, by
 // name, in the notation of PHP's serialize with all values as strings.
 // Source: developer.paddle.com/classic, "Verifying webhooks".
-func verifyPaddleClassic(_ context.Context, v *Verifier, r *Request) (*Rejection, error) {
-	form := read(r).form
+func verifyPaddleClassic(_ context.Context, v *Verifier, r *incoming) (*Rejection, error) {
+	form := r.document().form
 	signature := fromBase64(form.Get("p_signature"))
 	if signature == nil {
 		return reject(ReasonMalformedBody, "the body is not a form with p_signature in it", "is this request from Paddle Classic?"), nil
@@ -92,9 +92,9 @@ func rsaProblem(secret string) string {
 // verifyAdyen checks every item of a payment notification, or the header of the
 // newer webhooks. One item that is not genuine condemns the request.
 // Source: docs.adyen.com, "Verify HMAC signatures".
-func verifyAdyen(_ context.Context, v *Verifier, r *Request) (*Rejection, error) {
-	d := read(r)
-	if member(d.json, "notificationItems") == nil {
+func verifyAdyen(_ context.Context, v *Verifier, r *incoming) (*Rejection, error) {
+	d := r.document()
+	if d.member("notificationItems") == nil {
 		return v.verifySchemes(r), nil
 	}
 	items := d.itemsAt("notificationItems")
@@ -122,8 +122,8 @@ func verifyAdyen(_ context.Context, v *Verifier, r *Request) (*Rejection, error)
 
 // verifyGraph compares the clientState of every item: Microsoft Graph signs nothing.
 // Source: learn.microsoft.com/graph/change-notifications-delivery-webhooks.
-func verifyGraph(_ context.Context, v *Verifier, r *Request) (*Rejection, error) {
-	items := read(r).itemsAt("value")
+func verifyGraph(_ context.Context, v *Verifier, r *incoming) (*Rejection, error) {
+	items := r.document().itemsAt("value")
 	if len(items) == 0 {
 		return reject(ReasonMalformedBody, "the body has no list of notifications in value", "is this request from Microsoft Graph?"), nil
 	}

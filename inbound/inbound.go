@@ -135,7 +135,8 @@ func (v *Verifier) useSecrets(secrets []string) {
 // Receive says what a request is and how to answer it. The error is a failure of
 // our own (a key that could not be fetched, ctx ended): answer it with 503, so
 // that the provider tries again. Whatever a sender can do wrong is an outcome.
-func (v *Verifier) Receive(ctx context.Context, r *Request) (Outcome, error) {
+func (v *Verifier) Receive(ctx context.Context, request *Request) (Outcome, error) {
+	r := &incoming{Request: request}
 	for _, h := range v.provider.handshakes {
 		if h.signed {
 			continue
@@ -166,7 +167,7 @@ func (v *Verifier) Receive(ctx context.Context, r *Request) (Outcome, error) {
 }
 
 // verify returns nil where one of the secrets vouches for the request.
-func (v *Verifier) verify(ctx context.Context, r *Request) (*Rejection, error) {
+func (v *Verifier) verify(ctx context.Context, r *incoming) (*Rejection, error) {
 	if v.provider.verify != nil {
 		return v.provider.verify(ctx, v, r)
 	}
@@ -174,8 +175,8 @@ func (v *Verifier) verify(ctx context.Context, r *Request) (*Rejection, error) {
 }
 
 // accept makes the event of a verified request.
-func (v *Verifier) accept(ctx context.Context, r *Request) (Outcome, error) {
-	d := read(r)
+func (v *Verifier) accept(ctx context.Context, r *incoming) (Outcome, error) {
+	d := r.document()
 	outcome := Outcome{Kind: KindEvent, Answer: v.provider.success(v, d), Event: v.event(d)}
 	if v.provider.then != nil {
 		return v.provider.then(ctx, v, d, outcome)

@@ -21,7 +21,7 @@ const paypalAlgorithm = "SHA256withRSA"
 
 func isPayPalHost(host string) bool { return strings.HasSuffix(host, ".paypal.com") }
 
-func verifyPayPal(ctx context.Context, v *Verifier, r *Request) (*Rejection, error) {
+func verifyPayPal(ctx context.Context, v *Verifier, r *incoming) (*Rejection, error) {
 	values := map[string]string{}
 	for _, name := range []string{"Paypal-Transmission-Id", "Paypal-Transmission-Time", "Paypal-Transmission-Sig", "Paypal-Cert-Url", "Paypal-Auth-Algo"} {
 		if values[name] = single(r.Header, name); values[name] == "" {

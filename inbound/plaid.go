@@ -127,7 +127,7 @@ func readPart(text string, into any) error {
 	return json.Unmarshal(raw, into)
 }
 
-func verifyPlaid(ctx context.Context, v *Verifier, r *Request) (*Rejection, error) {
+func verifyPlaid(ctx context.Context, v *Verifier, r *incoming) (*Rejection, error) {
 	text := single(r.Header, plaidHeader)
 	if text == "" {
 		return reject(ReasonMissingHeader, "the header "+plaidHeader+" is missing, empty or repeated", ""), nil

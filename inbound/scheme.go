@@ -124,7 +124,7 @@ func (s scheme) present(h http.Header) bool {
 // verifySchemes lets the first scheme decide that the request has a signature of
 // and the verifier a key for. Schemes stand in the order of their strength, so a
 // weak signature beside a strong one does not count.
-func (v *Verifier) verifySchemes(r *Request) *Rejection {
+func (v *Verifier) verifySchemes(r *incoming) *Rejection {
 	for i, s := range v.schemes {
 		if len(v.rings[i]) > 0 && s.present(r.Header) {
 			return v.verifyScheme(r, s, v.rings[i])
@@ -162,7 +162,7 @@ func (g grammar) example() string {
 	return text
 }
 
-func (v *Verifier) verifyScheme(r *Request, s scheme, ring []key) *Rejection {
+func (v *Verifier) verifyScheme(r *incoming, s scheme, ring []key) *Rejection {
 	parsed, sized := false, s.algorithm.size() == 0
 	for _, value := range s.signature.values(r.Header) {
 		c, ok := s.signature.parse(value)
@@ -179,7 +179,7 @@ func (v *Verifier) verifyScheme(r *Request, s scheme, ring []key) *Rejection {
 		if problem != nil {
 			return problem
 		}
-		if matched && s.timestamp.in.path != nil && !read(r).readable {
+		if matched && s.timestamp.in.path != nil && !r.document().readable {
 			return nil // the time is in a body that nobody can use
 		}
 		if matched {
@@ -212,7 +212,7 @@ type signed struct {
 	signatures [][]byte
 }
 
-func (v *Verifier) matches(r *Request, s scheme, ring []key, claimed signed) (bool, *Rejection) {
+func (v *Verifier) matches(r *incoming, s scheme, ring []key, claimed signed) (bool, *Rejection) {
 	id := ""
 	if strings.Contains(s.template, "{id}") {
 		if id = single(r.Header, s.id); id == "" {
@@ -237,14 +237,14 @@ func (v *Verifier) matches(r *Request, s scheme, ring []key, claimed signed) (bo
 }
 
 // timestampOf returns the signed timestamp as it is written.
-func (s scheme) timestampOf(r *Request, c claim) (string, *Rejection) {
+func (s scheme) timestampOf(r *incoming, c claim) (string, *Rejection) {
 	switch {
 	case s.timestamp.unit == noUnit:
 		return "", nil
 	case s.signature.stampPrefix != "":
 		return c.timestamp, nil
 	case s.timestamp.in.header == "":
-		return read(r).at(s.timestamp.in), nil
+		return r.document().at(s.timestamp.in), nil
 	}
 	text := single(r.Header, s.timestamp.in.header)
 	if text == "" {

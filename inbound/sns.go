@@ -35,9 +35,9 @@ func isSNSHost(host string) bool { return snsHost.MatchString(host) }
 // snsMessage holds the members of a message as text.
 type snsMessage map[string]string
 
-func readSNS(r *Request) snsMessage {
+func readSNS(r *incoming) snsMessage {
 	m := snsMessage{}
-	for name, value := range members(read(r).json) {
+	for name, value := range r.document().members {
 		m[name] = scalar(value)
 	}
 	return m
@@ -69,7 +69,7 @@ func (m snsMessage) content() (text, problem string) {
 	return b.String(), ""
 }
 
-func verifySNS(ctx context.Context, v *Verifier, r *Request) (*Rejection, error) {
+func verifySNS(ctx context.Context, v *Verifier, r *incoming) (*Rejection, error) {
 	m := readSNS(r)
 	content, problem := m.content()
 	if problem != "" {

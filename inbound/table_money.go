@@ -104,7 +104,7 @@ var square = provider{
 		Retries:    "for up to 24 hours.",
 		Setup: []string{
 			"In the developer console, open the application's webhooks and add a subscription with the URL of the source.",
-			"Enter that URL as the setting public_url, exactly as it stands there.",
+			"Make the source with that address as the setting public_url: the whole URL exactly as it stands there, or its beginning such as https://hooks.example.com.",
 			"Copy the signature key into a secret of the source.",
 		},
 	},

@@ -18,7 +18,7 @@ var hubSpot = provider{
 		Retries:    "up to 10, over 24 hours. HubSpot waits 5 s. Some answers of 4xx were final in its older contract.",
 		Setup: []string{
 			"In the app, open Webhooks and enter the URL of the source as target URL.",
-			"Enter that URL as the setting public_url.",
+			"Make the source with that address as the setting public_url: the whole URL, or its beginning such as https://hooks.example.com.",
 			"Copy the client secret from the app's Auth page into a secret of the source.",
 		},
 		Notes: []string{

@@ -123,7 +123,7 @@ func telegramProblem(secret string) string {
 }
 
 func nameTelegram(d *document) string {
-	for _, name := range slices.Sorted(maps.Keys(members(d.json))) {
+	for _, name := range slices.Sorted(maps.Keys(d.members)) {
 		if name != "update_id" {
 			return name
 		}
@@ -171,7 +171,7 @@ var twilio = provider{
 		Retries:    "on a failed connection only, once, unless the URL asks for more by its fragment (#rc=5). Twilio waits 15 s.",
 		Setup: []string{
 			"Enter the URL of the source at the number, messaging service or request that is to call it.",
-			"Enter that URL as the setting public_url. A query may be left out of it; a fragment is not signed.",
+			"Make the source with that address as the setting public_url: the whole URL, or its beginning such as https://hooks.example.com. A query may be left out of it; a fragment is not signed.",
 			"Give the source the auth token of the account.",
 		},
 		Notes: []string{
@@ -313,7 +313,7 @@ var twitter = provider{
 }
 
 func nameTwitter(d *document) string {
-	for _, name := range slices.Sorted(maps.Keys(members(d.json))) {
+	for _, name := range slices.Sorted(maps.Keys(d.members)) {
 		if strings.HasSuffix(name, "_events") || strings.HasSuffix(name, "_event") {
 			return name
 		}

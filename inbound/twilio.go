@@ -19,7 +19,7 @@ const (
 	twilioBodyHash  = "bodySHA256"
 )
 
-func verifyTwilio(_ context.Context, v *Verifier, r *Request) (*Rejection, error) {
+func verifyTwilio(_ context.Context, v *Verifier, r *incoming) (*Rejection, error) {
 	s := v.schemes[0]
 	if len(s.signature.values(r.Header)) == 0 {
 		return v.verifySchemes(r), nil // says what is missing
@@ -37,7 +37,7 @@ func verifyTwilio(_ context.Context, v *Verifier, r *Request) (*Rejection, error
 	if len(c.signatures) == 0 {
 		return malformedSignature(s), nil
 	}
-	fields := twilioFields(read(r).form)
+	fields := twilioFields(r.document().form)
 	for _, address := range v.addresses(r, s) {
 		for _, k := range v.rings[0] {
 			if s.algorithm.matches(k, [][]byte{[]byte(address), fields}, c.signatures) {
@@ -50,9 +50,9 @@ func verifyTwilio(_ context.Context, v *Verifier, r *Request) (*Rejection, error
 
 // checkTwilioBody compares the hash in the URL that was found signed with that of
 // a body that is not a form.
-func checkTwilioBody(r *Request, address string) *Rejection {
+func checkTwilioBody(r *incoming, address string) *Rejection {
 	u, err := url.Parse(address)
-	if err != nil || read(r).form != nil || len(r.Body) == 0 {
+	if err != nil || r.document().form != nil || len(r.Body) == 0 {
 		return nil
 	}
 	sum := sha256.Sum256(r.Body)
