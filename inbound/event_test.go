@@ -1,8 +1,12 @@
 package inbound_test
 
 import (
+	"crypto/ed25519"
+	"crypto/hmac"
+	"crypto/sha1"
 	"encoding/base64"
 	"encoding/hex"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -57,6 +61,21 @@ func sign(c *inbound.Config, r *inbound.Request) {
 		now := strconv.FormatInt(r.At.Unix(), 10)
 		r.Header.Set("X-Slack-Request-Timestamp", now)
 		r.Header.Set("X-Slack-Signature", "v0="+hex.EncodeToString(sum("secret", "v0:", now, ":", body)))
+	case "twitter":
+		r.Header.Set("X-Twitter-Webhooks-Signature", "sha256="+base64.StdEncoding.EncodeToString(mac))
+	case "twilio":
+		c.Settings = map[string]string{"public_url": "https://hooks.example.com/in/src_1"}
+		fields, err := url.ParseQuery(body)
+		if err != nil {
+			panic(err)
+		}
+		text := "https://hooks.example.com/in/src_1"
+		for _, name := range slices.Sorted(maps.Keys(fields)) {
+			text += name + fields.Get(name)
+		}
+		h := hmac.New(sha1.New, []byte("secret"))
+		h.Write([]byte(text))
+		r.Header.Set("X-Twilio-Signature", base64.StdEncoding.EncodeToString(h.Sum(nil)))
 	case "gitlab":
 		r.Header.Set("X-Gitlab-Token", "secret")
 	case "telegram":
@@ -107,6 +126,11 @@ func TestEvents(t *testing.T) {
 		"docusign, JSON":             {"docusign", asJSON, `{"event":"envelope-sent","generatedDateTime":"t","data":{"envelopeId":"e"}}`, nil, "docusign.envelope-sent", "envelope-sent:t:e", false},
 		"docusign, XML":              {"docusign", "text/xml", `<DocuSignEnvelopeInformation/>`, nil, "docusign.unknown", "", true},
 		"zendesk, without a body":    {"zendesk", "", ``, map[string]string{"X-Zendesk-Webhook-Invocation-Id": "i"}, "zendesk.unknown", "i", true},
+		"twitter":                    {"twitter", asJSON, `{"for_user_id":"1","tweet_create_events":[]}`, nil, "twitter.tweet_create_events", "", false},
+		"telegram, nothing in it":    {"telegram", asJSON, `{"update_id":1}`, nil, "telegram.unknown", "1", true},
+		"twilio, a status":           {"twilio", asForm, "MessageSid=SM1&MessageStatus=delivered", nil, "twilio.message.delivered", "SM1:delivered", false},
+		"twilio, a message":          {"twilio", asForm, "MessageSid=SM1&Body=hi", map[string]string{"I-Twilio-Idempotency-Token": "tok"}, "twilio.message.received", "tok", false},
+		"twilio, a call":             {"twilio", asForm, "CallSid=CA1&CallStatus=in-progress", nil, "twilio.call.in-progress", "", false},
 		"none, what says JSON":       {"none", "application/vnd.api+json", `{`, nil, "none.malformed", "", true},
 		"none, what does not":        {"none", "text/csv", `a,b`, nil, "none.unknown", "", true},
 		"none, a form":               {"none", asForm, `type=order.paid`, nil, "none.order.paid", "", false},
@@ -189,6 +213,38 @@ func TestBasicAndKey(t *testing.T) {
 		r := &inbound.Request{Method: http.MethodPost, Header: c.header, Body: []byte("{}"), At: time.Now()}
 		if outcome := receive(t, newVerifier(t, c.config, inbound.Options{}), r); outcome.Rejection.Reason != c.want {
 			t.Errorf("%s: %+v", name, outcome)
+		}
+	}
+}
+
+// Discord signs with ed25519, and its interactions want an answer of their own.
+func TestDiscord(t *testing.T) {
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := newVerifier(t, inbound.Config{Provider: "discord", Secrets: []string{hex.EncodeToString(public)}}, inbound.Options{})
+	for body, want := range map[string]struct {
+		kind     inbound.Kind
+		name, id string
+		status   int
+		answer   string
+	}{
+		`{"type":1,"id":"1","token":"t"}`:                      {inbound.KindHandshake, "", "", 200, `{"type":1}`},
+		`{"type":0}`:                                           {inbound.KindHandshake, "", "", 204, ``},
+		`{"type":2,"id":"1","token":"t"}`:                      {inbound.KindEvent, "discord.interaction.2", "1", 200, `{"type":5}`},
+		`{"type":3,"id":"1","token":"t"}`:                      {inbound.KindEvent, "discord.interaction.3", "1", 200, `{"type":6}`},
+		`{"type":4,"id":"1","token":"t"}`:                      {inbound.KindEvent, "discord.interaction.4", "1", 200, `{"data":{"choices":[]},"type":8}`},
+		`{"type":1,"event":{"type":"APPLICATION_AUTHORIZED"}}`: {inbound.KindEvent, "discord.APPLICATION_AUTHORIZED", "", 204, ``},
+		`not JSON`: {inbound.KindEvent, "discord.malformed", "", 204, ``},
+	} {
+		signature := ed25519.Sign(private, []byte("1700000000"+body))
+		r := &inbound.Request{Method: http.MethodPost, Body: []byte(body), At: time.Now(), Header: http.Header{
+			"X-Signature-Ed25519": {hex.EncodeToString(signature)}, "X-Signature-Timestamp": {"1700000000"},
+		}}
+		got := receive(t, v, r)
+		if got.Kind != want.kind || got.Event.Type != want.name || got.Event.DeliveryID != want.id || got.Answer.Status != want.status || string(got.Answer.Body) != want.answer {
+			t.Errorf("%s: %+v, answered %s", body, got, got.Answer.Body)
 		}
 	}
 }
