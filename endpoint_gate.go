@@ -15,7 +15,7 @@ import (
 // over the limit waits.
 type RateLimit struct {
 	RPS   float64 `json:"rps" doc:"Attempts a second, 0.001 to 100000"`
-	Burst *int    `json:"burst,omitempty" doc:"How many may begin at once after a pause, 1 to 100000. Left out: rps, rounded up"`
+	Burst *int    `json:"burst,omitempty" doc:"How many may begin at once after a pause, 1 to 100000. Left out, or null: rps, rounded up, also when rps changes"`
 }
 
 // Size returns the burst, by default the attempts of one second.
@@ -83,7 +83,7 @@ const (
 
 func (d Definition) validateGate() (problems []Problem) {
 	if r := d.RateLimit; r != nil {
-		problems = append(problems, validateRPS("rate_limit.rps", r.RPS)...)
+		problems = append(problems, validateRPS("rate_limit.rps", r.RPS, "set rate_limit to null for no limit")...)
 		if r.Burst != nil && (*r.Burst < 1 || *r.Burst > MaxBurst) {
 			problems = append(problems, Problem{
 				Field: "rate_limit.burst", Message: fmt.Sprintf("is %d", *r.Burst),
@@ -92,7 +92,7 @@ func (d Definition) validateGate() (problems []Problem) {
 		}
 	}
 	if d.Retry.RPS != nil {
-		problems = append(problems, validateRPS("retry.rps", *d.Retry.RPS)...)
+		problems = append(problems, validateRPS("retry.rps", *d.Retry.RPS, "null for no limit")...)
 	}
 	if d.Ordered != Unordered && d.Ordered != OrderedByEndpoint {
 		problems = append(problems, Problem{Field: "ordered", Message: "is no order", Hint: `false, or "endpoint"`})
@@ -110,9 +110,13 @@ func (d Definition) validateGate() (problems []Problem) {
 	return append(problems, within("breaker.reset_max", b.ResetMax, max(time.Duration(b.Reset), MinBreakerReset), MaxBreakerReset, "not below reset, 24h at most")...)
 }
 
-func validateRPS(field string, rps float64) []Problem {
+func validateRPS(field string, rps float64, unlimited string) []Problem {
 	if rps >= MinRPS && rps <= MaxRPS { // false for NaN too
 		return nil
 	}
-	return []Problem{{Field: field, Message: fmt.Sprintf("is %v", rps), Hint: fmt.Sprintf("%v to %v; null for no limit", MinRPS, MaxRPS)}}
+	message := fmt.Sprintf("is %v", rps)
+	if rps == 0 {
+		message = "is 0, or missing"
+	}
+	return []Problem{{Field: field, Message: message, Hint: fmt.Sprintf("%v to %v; %s", MinRPS, MaxRPS, unlimited)}}
 }

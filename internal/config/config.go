@@ -33,12 +33,11 @@ type Config struct {
 	MaxInFlight int
 	// MaxPayloadBytes is the largest payload of an event. Default: 1 MiB.
 	MaxPayloadBytes int
-	// Retention is how long history is kept. Default: 720h.
-	Retention time.Duration
 	// DisableAfter is how long an endpoint may fail without one success before it
 	// is disabled. Default: 120h.
 	DisableAfter time.Duration
-
+	// Retention is how long history is kept. Default: 720h.
+	Retention time.Duration
 	// DeadRetention is how long dead letters are kept. Default: 2160h.
 	DeadRetention time.Duration
 	// IdempotencyWindow is how long idempotency keys are kept. Default: Retention.

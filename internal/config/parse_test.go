@@ -62,7 +62,7 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c.Listen != "127.0.0.1:8700" || c.Database.Name != "posthaste.db" || c.Database.IsPostgres() || c.MaxInFlight != 512 ||
-		c.MaxPayloadBytes != 1<<20 || c.Retention != 720*time.Hour || c.DeadRetention != 2160*time.Hour ||
+		c.MaxPayloadBytes != 1<<20 || c.DisableAfter != 120*time.Hour || c.Retention != 720*time.Hour || c.DeadRetention != 2160*time.Hour ||
 		c.IdempotencyWindow != c.Retention || c.Grace != 30*time.Second || c.IdleSweep != 15*time.Minute ||
 		c.AllowHTTP != deliver.HTTPNowhere || c.AllowNetworks != nil || c.MetricsOpen || c.LogFormat != "" ||
 		c.Replica != host+":8700" || c.AdminKey != "" || c.MasterKey != "" {
@@ -89,9 +89,9 @@ func TestFlagWinsOverEnvironmentOverFallback(t *testing.T) {
 		len(c.AllowNetworks) != 2 || c.AllowNetworks[1] != netip.MustParsePrefix("fd00::/8") {
 		t.Errorf("environment: %+v, %v", c, err)
 	}
-	c, err = parse(t, "--listen=:9002", "--db", "other.db", "--allow-http=all", "--metrics-open", "--max-payload", "64KiB", "--retention", "192h")
+	c, err = parse(t, "--listen=:9002", "--db", "other.db", "--allow-http=all", "--metrics-open", "--max-payload", "64KiB", "--retention", "192h", "--disable-after", "36h")
 	if err != nil || c.Listen != ":9002" || c.Database.Name != "other.db" || c.AllowHTTP != deliver.HTTPEverywhere || !c.MetricsOpen ||
-		c.MaxPayloadBytes != 64<<10 || c.Retention != 192*time.Hour || c.IdempotencyWindow != 192*time.Hour {
+		c.MaxPayloadBytes != 64<<10 || c.Retention != 192*time.Hour || c.IdempotencyWindow != 192*time.Hour || c.DisableAfter != 36*time.Hour {
 		t.Errorf("flags: %+v, %v", c, err)
 	}
 	for _, args := range [][]string{{"--allow-http", "--db=x"}, {"--allow-http", "networks"}, {"--allow-http=true"}} {

@@ -92,9 +92,11 @@ func (s State) Hold(p Policy, now time.Time) time.Time {
 // Probing reports whether the next attempt has to be a probe.
 func (s State) Probing(p Policy) bool { return p.Breaker != nil && s.Breaker != Closed }
 
-// Plain reports whether attempts need not ask the gate at all.
+// Plain reports whether attempts need not ask the gate at all. A breaker that was
+// taken away while it was open is not plain until it is closed: the store, which knows
+// no policies, lets nothing by.
 func (s State) Plain(p Policy, now time.Time) bool {
-	return !p.Limited() && !s.Probing(p) && s.Hold(p, now).IsZero()
+	return !p.Limited() && s.Breaker == Closed && s.Hold(p, now).IsZero()
 }
 
 // Pass is what a gate lets through at one moment.

@@ -133,17 +133,24 @@ func (d *decoder) value(raw json.RawMessage, into, fallback reflect.Value, path 
 }
 
 // pointer merges an object into a copy of the one that is there: the original may
-// belong to a definition that others read.
+// belong to a definition that others read. Where there is none, because it is off,
+// the object is laid over the default.
 func (d *decoder) pointer(raw json.RawMessage, into, fallback reflect.Value, path string) {
 	fresh := reflect.New(into.Type().Elem())
-	if !into.IsNil() {
-		fresh.Elem().Set(into.Elem())
-	}
-	reset := reflect.Value{}
+	reset := reflect.Zero(into.Type().Elem())
 	if fallback.IsValid() && !fallback.IsNil() {
 		reset = fallback.Elem()
 	}
+	if into.IsNil() {
+		fresh.Elem().Set(reset)
+	} else {
+		fresh.Elem().Set(into.Elem())
+	}
+	known := len(d.problems)
 	d.value(raw, fresh.Elem(), reset, path)
+	if len(d.problems) > known && d.problems[known].Field == path {
+		return // nothing of it could be read
+	}
 	into.Set(fresh)
 }
 

@@ -130,7 +130,6 @@ func TestReplay(t *testing.T) {
 	id = s.deadDelivery(url)
 	s.post("/v1/deliveries/"+id+"/replay", `{"now":true}`).problem(422, "invalid", "now")
 	s.post("/v1/deliveries/"+id+"/replay?x=1", "").problem(422, "invalid", "x")
-	s.post("/v1/deliveries/"+id+"/skip", "").problem(422, "unsupported")
 	s.do("DELETE", "/v1/endpoints/"+endpoint, nil).want(204)
 	s.post("/v1/deliveries/"+id+"/replay", "").problem(409, "endpoint_deleted")
 	if d := s.get("/v1/deliveries/" + id).want(200); d.text("endpoint_id") != endpoint || d.text("attempts", 0, "url") != url {

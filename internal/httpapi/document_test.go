@@ -37,7 +37,8 @@ type schema struct {
 	Required             []string
 	Items                *schema
 	Enum                 []any
-	AdditionalProperties any `json:"additionalProperties"`
+	OneOf                []*schema `json:"oneOf"`
+	AdditionalProperties any       `json:"additionalProperties"`
 }
 
 func loadDocument(s *server) *document {
@@ -105,6 +106,20 @@ func (d *document) validate(s *schema, value any, path string) (complaints []str
 			return []string{path + ": the document has no schema " + name}
 		}
 	}
+	if len(s.OneOf) > 0 {
+		var all []string
+		matches := 0
+		for _, one := range s.OneOf {
+			found := d.validate(one, value, path)
+			if all = append(all, found...); len(found) == 0 {
+				matches++
+			}
+		}
+		if matches != 1 {
+			complaints = append(complaints, fmt.Sprintf("%s: matches %d of oneOf: %q", path, matches, all))
+		}
+		return complaints
+	}
 	is := map[bool]string{true: "null"}[value == nil]
 	switch value := value.(type) {
 	case string:
@@ -167,7 +182,7 @@ func TestDocumentListsEveryRoute(t *testing.T) {
 	}
 	want := []string{
 		"get /", "get /docs", "get /livez", "get /metrics", "get /openapi.json", "get /readyz",
-		"get /v1/deliveries", "get /v1/deliveries/{id}", "post /v1/deliveries/{id}/replay",
+		"get /v1/deliveries", "get /v1/deliveries/{id}", "post /v1/deliveries/{id}/replay", "post /v1/deliveries/{id}/skip",
 		"get /v1/endpoints", "post /v1/endpoints", "delete /v1/endpoints/{id}", "get /v1/endpoints/{id}", "patch /v1/endpoints/{id}", "put /v1/endpoints/{id}",
 		"post /v1/endpoints/{id}/pause", "post /v1/endpoints/{id}/resume", "post /v1/endpoints/{id}/rotate-secret", "post /v1/endpoints/{id}/test",
 		"get /v1/events", "post /v1/events", "post /v1/events/batch", "get /v1/events/{id}", "get /v1/events/{id}/payload", "post /v1/events/{id}/resend",

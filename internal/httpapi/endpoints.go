@@ -89,7 +89,7 @@ type endpointBody struct {
 }
 
 // showEndpoint writes empty lists where the stored definition has none at all,
-// so that no client has to tell null from empty.
+// so that no client has to tell null from empty, and the burst that applies.
 func showEndpoint(row store.EndpointRow, g gateBody) endpointBody {
 	e := row.Endpoint
 	d := e.Definition
@@ -103,6 +103,10 @@ func showEndpoint(row store.EndpointRow, g gateBody) endpointBody {
 	}
 	if d.Retry.Schedule == nil {
 		d.Retry.Schedule = []posthaste.Duration{}
+	}
+	if d.RateLimit != nil {
+		burst := d.RateLimit.Size()
+		d.RateLimit = &posthaste.RateLimit{RPS: d.RateLimit.RPS, Burst: &burst}
 	}
 	metadata := e.Metadata
 	if metadata == nil {

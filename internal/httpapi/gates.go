@@ -46,7 +46,7 @@ func showGate(row store.EndpointRow, s gate.State, now time.Time) gateBody {
 	case row.Paused:
 		g.State = "paused"
 	case s.Probing(policy):
-		g.State, g.Until = s.Breaker.String(), moment(s.OpenUntil)
+		g.State, g.Until = s.Breaker.String(), moment(s.Hold(policy, now))
 		g.Reason = orNull(fmt.Sprintf("%d transient failures in a row", s.Failures))
 	case s.RetryAfterUntil.After(now):
 		g.Until, g.Reason = moment(s.RetryAfterUntil), orNull("the endpoint asked for it by Retry-After")

@@ -68,8 +68,8 @@ func (a *api) describe(routes []route) ([]byte, error) {
 		}
 	}
 	schemas := d.out.Map()
-	for _, s := range schemas {
-		firm(s)
+	for name, s := range schemas {
+		firm(s, d.out.TypeFromRef(schemaPrefix+name))
 	}
 	for name, s := range d.in.Map() {
 		relax(s, d.required[name])
@@ -136,33 +136,51 @@ func (codeText) Schema(huma.Registry) *huma.Schema {
 }
 
 // relax makes the fields of a request optional, but for those named, and lets
-// null reset them.
+// null reset them, or turn off what can be off.
 func relax(s *huma.Schema, required []string) {
 	s.Required = required
 	for name, p := range s.Properties {
-		if p.Type != "" {
-			p.Nullable = !slices.Contains(required, name)
+		if slices.Contains(required, name) {
+			p.Nullable = false
+			continue
 		}
-		addNull(p)
+		s.Properties[name] = orAbsent(p)
 	}
 }
 
 // firm takes back huma's word that an array may be null: in an answer of ours
-// none ever is.
-func firm(s *huma.Schema) {
-	for _, p := range s.Properties {
+// none ever is. What its owner can turn off is null then.
+func firm(s *huma.Schema, of reflect.Type) {
+	if of == nil || of.Kind() != reflect.Struct {
+		return
+	}
+	fields := jsonFields(of)
+	for name, p := range s.Properties {
 		if p.Type == huma.TypeArray {
 			p.Nullable = false
 		}
-		addNull(p)
+		index, known := fields[name]
+		if p.Nullable || known && of.FieldByIndex(index).Tag.Get("null") == "off" {
+			s.Properties[name] = orAbsent(p)
+		}
 	}
 }
 
-// addNull lets null be one of an enumeration's words where the type allows it.
-func addNull(s *huma.Schema) {
-	if s.Nullable && len(s.Enum) > 0 {
-		s.Enum = append(s.Enum, nil)
+// orAbsent lets a property be null. huma has Nullable for simple types only.
+func orAbsent(s *huma.Schema) *huma.Schema {
+	null := &huma.Schema{Type: "null"}
+	switch {
+	case s.Ref != "":
+		return &huma.Schema{OneOf: []*huma.Schema{{Ref: s.Ref}, null}, Description: s.Description}
+	case len(s.OneOf) > 0:
+		s.OneOf = append(s.OneOf, null)
+	case s.Type != "":
+		s.Nullable = true
+		if len(s.Enum) > 0 {
+			s.Enum = append(s.Enum, nil)
+		}
 	}
+	return s
 }
 
 type describer struct {

@@ -108,8 +108,3 @@ func notFound(what string) error {
 func oneProblem(field, message, hint string) error {
 	return posthaste.Invalid([]posthaste.Problem{{Field: field, Message: message, Hint: hint}})
 }
-
-// notBuilt makes the error for a part of the contract that comes later.
-func notBuilt(field, message, hint string) error {
-	return posthaste.Invalid([]posthaste.Problem{{Field: field, Message: message, Hint: hint, Code: posthaste.CodeUnsupported}})
-}

@@ -110,9 +110,7 @@ func (p *Pipeline) change(ctx context.Context, tenant store.TenantNo, id posthas
 			return row, err
 		}
 		p.reload(ctx, tenant)
-		if row.URL != before.URL {
-			p.resetGate(ctx, row)
-		}
+		p.ownerChanged(ctx, before.Definition, row.Definition, row.No)
 		return row, nil
 	}
 	return store.EndpointRow{}, errContended

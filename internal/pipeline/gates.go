@@ -327,22 +327,38 @@ func orNil(at time.Time) any {
 	return at
 }
 
-// resetGate forgets what an endpoint did at its old place.
-func (p *Pipeline) resetGate(ctx context.Context, row store.EndpointRow) {
-	e := p.routing.current(row.No)
+// ownerChanged brings a gate in line with what the endpoint's owner changed: what
+// the endpoint did at another URL counts no more, and a breaker that is taken away is
+// closed.
+func (p *Pipeline) ownerChanged(ctx context.Context, before, after posthaste.Definition, no store.EndpointNo) {
+	var change func(gate.State) gate.State
+	switch {
+	case after.URL != before.URL:
+		change = gate.State.Reset
+	case after.Breaker == nil && before.Breaker != nil:
+		now := p.clock.Now()
+		change = func(s gate.State) gate.State {
+			s, _ = s.Record(gate.PolicyOf(after), now, nil)
+			return s
+		}
+	default:
+		return
+	}
+	e := p.routing.current(no)
 	if e == nil {
 		return
 	}
 	var moves []gate.Transition
-	after, err := p.changeGate(ctx, e, func(s gate.State) gate.State {
+	row, err := p.changeGate(ctx, e, func(s gate.State) gate.State {
+		next := change(s)
 		moves = nil
-		if s.Breaker != gate.Closed {
-			moves = []gate.Transition{{From: s.Breaker, To: gate.Closed}}
+		if s.Breaker != next.Breaker {
+			moves = []gate.Transition{{From: s.Breaker, To: next.Breaker}}
 		}
-		return s.Reset()
+		return next
 	})
 	if err == nil {
-		p.moved(ctx, e, after, moves)
+		p.moved(ctx, e, row, moves)
 		p.noteDue(e)
 	}
 }

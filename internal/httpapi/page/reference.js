@@ -11,8 +11,15 @@ const make = (tag, attributes = {}, ...children) => {
 let spec;
 const resolve = (schema) => (schema && schema.$ref ? spec.components.schemas[schema.$ref.split("/").pop()] : schema) || {};
 
+// The one of a choice that has fields, such as an object that may also be null.
+const objectOf = (schema) => {
+  const known = resolve(schema);
+  return (known.oneOf || []).map(resolve).find((one) => one.properties) || known;
+};
+
 const typeOf = (schema) => {
   const known = resolve(schema);
+  if (known.oneOf) return known.oneOf.map(typeOf).join(" or ");
   let type = [].concat(known.type || "any").join(" or ");
   if ([].concat(known.type).includes("array")) type = "array of " + typeOf(known.items);
   if (known.additionalProperties && known.additionalProperties.type) type = "object of " + typeOf(known.additionalProperties);
@@ -31,7 +38,7 @@ const fieldRows = (schema, prefix = "", depth = 0) => {
       make("td", {}, typeOf(field)),
       make("td", {}, field.description || resolve(field).description || "")));
     const isList = [].concat(resolve(field).type).includes("array");
-    const inner = resolve(isList ? resolve(field).items : field);
+    const inner = objectOf(isList ? resolve(field).items : field);
     if (depth < 4 && inner.properties) rows.push(...fieldRows(inner, prefix + name + (isList ? "[]." : "."), depth + 1));
   }
   return rows;
