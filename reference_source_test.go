@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/internal/gate"
 )
 
 // What the reference says of the code is read from its source, as far as a name, a
@@ -360,6 +361,12 @@ func (r resolver) values(e ast.Expr, fn *ast.FuncDecl) []string {
 // enumerated returns the words of our own enumerations that can be values of a label:
 // those whose constants the packages of an attempt name, and "" where there is none.
 func (r resolver) enumerated() (words []string) {
+	if r.label == "from_state" || r.label == "to_state" {
+		for b := gate.Closed; b <= gate.HalfOpen; b++ {
+			words = append(words, b.String())
+		}
+		return words
+	}
 	word := map[string]func(int64) string{
 		"Outcome": func(i int64) string { return posthaste.Outcome(i).String() },
 		"State":   func(i int64) string { return posthaste.State(i).String() },

@@ -275,7 +275,15 @@ func TestEndpointsBySomebodysOwnID(t *testing.T) {
 			return c.Endpoints.IfVersion(3).Update(ctx, "ep_1", map[string]any{"url": nil})
 		},
 		`POST /v1/endpoints/ep_1/pause "4" `: func() (client.Endpoint, error) { return c.Endpoints.IfVersion(4).Pause(ctx, "ep_1") },
-		`GET /v1/endpoints/uid:mine  `:       func() (client.Endpoint, error) { return c.Endpoints.Get(ctx, "uid:mine") },
+		`POST /v1/endpoints  {"url":"https://x/","rate_limit":{"rps":2},"ordered":"endpoint","breaker":null}`: func() (client.Endpoint, error) {
+			return c.Endpoints.Create(ctx, client.NewEndpoint{
+				URL: "https://x/", RateLimit: &posthaste.RateLimit{RPS: 2}, Ordered: posthaste.OrderedByEndpoint, Breaker: &client.Breaker{Off: true},
+			})
+		},
+		`PUT /v1/endpoints/uid:b  {"url":"https://x/","breaker":{"threshold":3,"reset":"1m"}}`: func() (client.Endpoint, error) {
+			return c.Endpoints.Put(ctx, "b", client.NewEndpoint{URL: "https://x/", Breaker: &client.Breaker{Threshold: 3, Reset: posthaste.Duration(time.Minute)}})
+		},
+		`GET /v1/endpoints/uid:mine  `: func() (client.Endpoint, error) { return c.Endpoints.Get(ctx, "uid:mine") },
 	} {
 		e, err := call()
 		if err != nil || got != want {

@@ -33,10 +33,30 @@ type NewEndpoint struct {
 	Secret      string               `json:"secret,omitempty"`      // default: made by the server, in the answer
 	Signature   *posthaste.Signature `json:"signature,omitempty"`
 	Retry       *Retry               `json:"retry,omitempty"`
-	MaxInFlight int                  `json:"max_in_flight,omitempty"`
-	RateLimit   *posthaste.RateLimit `json:"rate_limit,omitempty"`
-	Ordered     posthaste.Ordering   `json:"ordered,omitempty"`
-	Breaker     *posthaste.Breaker   `json:"breaker,omitempty"`
+	MaxInFlight int                  `json:"max_in_flight,omitempty"` // attempts under way at once
+	RateLimit   *posthaste.RateLimit `json:"rate_limit,omitempty"`    // default: no limit
+	Ordered     posthaste.Ordering   `json:"ordered,omitempty"`       // default: Unordered
+	Breaker     *Breaker             `json:"breaker,omitempty"`       // default: the server's; &Breaker{Off: true}: none
+}
+
+// Breaker is the part of a circuit breaker that differs from the server's default.
+type Breaker struct {
+	Off       bool // none at all: the endpoint is attempted however often it fails
+	Threshold int  // transient failures in a row that open it
+	Reset     posthaste.Duration
+	ResetMax  posthaste.Duration
+}
+
+// MarshalJSON writes null for a breaker that is off.
+func (b Breaker) MarshalJSON() ([]byte, error) {
+	if b.Off {
+		return []byte("null"), nil
+	}
+	return json.Marshal(struct {
+		Threshold int                `json:"threshold,omitempty"`
+		Reset     posthaste.Duration `json:"reset,omitzero"`
+		ResetMax  posthaste.Duration `json:"reset_max,omitzero"`
+	}{b.Threshold, b.Reset, b.ResetMax})
 }
 
 // Retry is the part of a retry policy that differs from the server's default.
@@ -46,7 +66,7 @@ type Retry struct {
 	Timeout   posthaste.Duration   `json:"timeout,omitzero"`
 	Deadline  posthaste.Duration   `json:"deadline,omitzero"`
 	Transient []string             `json:"transient,omitempty"`
-	RPS       *float64             `json:"rps,omitempty"`
+	RPS       *float64             `json:"rps,omitempty"` // retries a second. Default: no limit of their own
 }
 
 // Endpoint is an endpoint as the server knows it.
@@ -74,11 +94,20 @@ type SigningSecret struct {
 
 // Gate says whether an endpoint may be attempted now.
 type Gate struct {
-	State               string    `json:"state"` // closed (all is well), open, half_open, paused, disabled
-	Reason              string    `json:"reason"`
-	Until               time.Time `json:"until,omitzero"`
-	ConsecutiveFailures int       `json:"consecutive_failures"`
+	State               string    `json:"state"`                // one of the states below
+	Reason              string    `json:"reason"`               // "" where there is nothing to say
+	Until               time.Time `json:"until,omitzero"`       // when the next attempt may be made, where it has to wait
+	ConsecutiveFailures int       `json:"consecutive_failures"` // transient ones, as far as the breaker counts them
 }
+
+// The states of a gate.
+const (
+	GateClosed   = "closed"    // attempts flow, as current does through a closed breaker; with Until, the endpoint asked for a rest
+	GateOpen     = "open"      // the breaker stops attempts
+	GateHalfOpen = "half_open" // one attempt is made, and decides
+	GatePaused   = "paused"    // deliveries wait
+	GateDisabled = "disabled"  // no new deliveries are made
+)
 
 // IfVersion returns the same, with changes that are made only if the endpoint is
 // at this version; else they fail with [posthaste.CodePreconditionFailed]. So what
@@ -143,7 +172,8 @@ func (e *Endpoints) All(ctx context.Context, filter EndpointFilter) iter.Seq2[En
 }
 
 // Update changes the fields that patch names: a JSON Merge Patch (RFC 7396), in
-// which null sets a field back to its default.
+// which null sets a field back to its default, and turns rate_limit, breaker and
+// retry.rps off.
 //
 //	c.Endpoints.Update(ctx, id, map[string]any{"description": "billing", "retry": map[string]any{"timeout": "5s"}})
 func (e *Endpoints) Update(ctx context.Context, id string, patch map[string]any) (Endpoint, error) {

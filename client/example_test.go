@@ -217,3 +217,69 @@ func ExampleEndpoints_Update() {
 	fmt.Println(endpoint.Description, endpoint.EventTypes, endpoint.Retry.Timeout)
 	// Output: billing [invoice.*] 5s
 }
+
+// An endpoint with limits of its own: five attempts a second, and a breaker that
+// opens after three failures. What is not said of it is the server's default.
+func ExampleNewEndpoint() {
+	server := startServer()
+	defer server.Close()
+	c, err := client.New(client.Config{Server: server.URL, Key: server.Key})
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	endpoint, err := c.Endpoints.Create(ctx, client.NewEndpoint{
+		URL:       server.receiver.URL,
+		RateLimit: &posthaste.RateLimit{RPS: 5},
+		Breaker:   &client.Breaker{Threshold: 3},
+	})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println("burst:", *endpoint.RateLimit.Burst, "opens for", endpoint.Breaker.Reset, "gate:", endpoint.Gate.State)
+
+	endpoint, err = c.Endpoints.Update(ctx, endpoint.ID, map[string]any{"breaker": nil, "rate_limit": map[string]any{"burst": 20}})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println("burst:", *endpoint.RateLimit.Burst, "breaker:", endpoint.Breaker)
+	// Output:
+	// burst: 5 opens for 30s gate: closed
+	// burst: 20 breaker: <nil>
+}
+
+// An ordered endpoint is held up by a delivery that fails. Skipping it lets the next
+// one go.
+func ExampleDeliveries_Skip() {
+	server := startServer()
+	defer server.Close()
+	c, err := client.New(client.Config{Server: server.URL, Key: server.Key})
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	endpoint, err := c.Endpoints.Create(ctx, client.NewEndpoint{URL: server.receiver.URL, Ordered: posthaste.OrderedByEndpoint})
+	if err != nil {
+		panic(err)
+	}
+	if _, err = c.Endpoints.Pause(ctx, endpoint.ID); err != nil {
+		panic(err)
+	}
+	if _, err = c.Events.Send(ctx, client.NewEvent{Type: "invoice.paid", Payload: []byte(`{}`)}); err != nil {
+		panic(err)
+	}
+	for d, err := range c.Deliveries.All(ctx, client.DeliveryFilter{Status: "pending"}) {
+		if err == nil {
+			err = c.Deliveries.Skip(ctx, d.ID)
+		}
+		if err != nil {
+			panic(err)
+		}
+		skipped, err := c.Deliveries.Get(ctx, d.ID)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(skipped.Status, skipped.Reason)
+	}
+	// Output: dead skipped
+}

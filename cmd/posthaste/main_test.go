@@ -81,6 +81,9 @@ func params(files []string, database func(*testscript.Env) error) testscript.Par
 			env.Setenv("BACK", addresses[2]) // of a second replica
 			env.Setenv("ADMIN_KEY", "the-key-of-the-scripts")
 			env.Setenv("POSTHASTE_KEY", "the-key-of-the-scripts")
+			if err := shareGuides(env); err != nil {
+				return err
+			}
 			return database(env)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -91,6 +94,13 @@ func params(files []string, database func(*testscript.Env) error) testscript.Par
 			"sql":        runSQL,
 		},
 	}
+}
+
+// shareGuides tells scripts where the guides are, whose commands they run.
+func shareGuides(env *testscript.Env) error {
+	guides, err := filepath.Abs(filepath.Join("..", "..", "docs", "guides"))
+	env.Setenv("GUIDES", guides)
+	return err
 }
 
 // freeAddresses finds three that nothing listens on. Another process may take

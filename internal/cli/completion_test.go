@@ -39,7 +39,7 @@ func TestComplete(t *testing.T) {
 		"migrate --db":                    "--db --db-direct", // of the command it stands for
 		"send -- --":                      "",
 		"send invoice.paid --k":           "--key",
-		"endpoints update --no":           "--no-enabled",
+		"endpoints update --no-e":         "--no-enabled",
 		"receiver --fail":                 "--fail-first --fail-share",
 		"nonsense ":                       "serve quickstart receiver send events deliveries replay endpoints tenants migrate verify config completion version",
 	} {

@@ -42,7 +42,7 @@ func (c *endpointsList) Run(ctx context.Context, s Streams) error {
 	t := table[client.Endpoint]{
 		head: []string{"ID", "UID", "GATE", "TYPES", "URL", "DESCRIPTION"},
 		row: func(e client.Endpoint) []string {
-			return []string{e.ID, orDash(e.UID), e.Gate.State, strings.Join(e.EventTypes, ","), printable(e.URL), shorten(e.Description, 40)}
+			return []string{e.ID, orDash(e.UID), gateWord(e.Gate), strings.Join(e.EventTypes, ","), printable(e.URL), shorten(e.Description, 40)}
 		},
 		none: "no endpoints",
 	}
@@ -72,18 +72,15 @@ func (c *endpointsGet) Run(ctx context.Context, s Streams) error {
 
 func printEndpoint(p printer, e client.Endpoint) error {
 	return p.object(e, func() error {
-		gate := e.Gate.State
-		if e.Gate.Reason != "" {
-			gate += " (" + e.Gate.Reason + ")"
-		}
 		schedule := make([]string, 0, len(e.Retry.Schedule))
 		for _, step := range e.Retry.Schedule {
 			schedule = append(schedule, step.String())
 		}
 		return fields(p.Stdout,
 			"id", e.ID, "uid", e.UID, "metadata", showMetadata(e.Metadata), "tenant", e.Tenant, "url", e.URL, "description", e.Description, "event types", strings.Join(e.EventTypes, ", "),
-			"gate", gate, "secret", e.Secret, "signing secrets", showSecrets(e.Secrets), "signature", e.Signature.Scheme, "max in flight", strconv.Itoa(e.MaxInFlight),
-			"retries after", strings.Join(schedule, ", "), "timeout", e.Retry.Timeout.String(), "deadline", e.Retry.Deadline.String(),
+			"gate", showGate(e.Gate), "secret", e.Secret, "signing secrets", showSecrets(e.Secrets), "signature", e.Signature.Scheme, "max in flight", strconv.Itoa(e.MaxInFlight),
+			"rate limit", showRateLimit(e.RateLimit), "order", showOrder(e.Ordered), "breaker", showBreaker(e.Breaker),
+			"retries after", strings.Join(schedule, ", "), "retries a second", showRetryRate(e.Retry.RPS), "timeout", e.Retry.Timeout.String(), "deadline", e.Retry.Deadline.String(),
 			"created", showTime(e.CreatedAt), "updated", showTime(e.UpdatedAt), "deleted", showTime(e.DeletedAt))
 	})
 }
@@ -108,6 +105,7 @@ type endpointsCreate struct {
 	remote
 	label
 	written
+	limits
 	URL string `arg:"" help:"Where events are sent."`
 }
 
@@ -120,13 +118,17 @@ type written struct {
 
 // Run makes an endpoint.
 func (c *endpointsCreate) Run(ctx context.Context, s Streams) error {
+	endpoint := client.NewEndpoint{
+		URL: c.URL, UID: c.UID, Metadata: c.Metadata, EventTypes: c.Types, Description: c.Description, Secret: c.Secret,
+	}
+	if err := c.limits.apply(&endpoint); err != nil {
+		return err
+	}
 	api, err := c.client()
 	if err != nil {
 		return err
 	}
-	e, err := api.Endpoints.Create(ctx, client.NewEndpoint{
-		URL: c.URL, UID: c.UID, Metadata: c.Metadata, EventTypes: c.Types, Description: c.Description, Secret: c.Secret,
-	})
+	e, err := api.Endpoints.Create(ctx, endpoint)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 type endpointsPut struct {
 	remote
 	written
+	limits
 	UID      string            `arg:"" name:"uid" help:"Your own id for the endpoint."`
 	URL      string            `arg:"" help:"Where events are sent."`
 	Metadata map[string]string `placeholder:"KEY=VALUE" help:"Your own words on it; can be given again."`
@@ -21,13 +22,17 @@ type endpointsPut struct {
 
 // Run makes or replaces an endpoint.
 func (c *endpointsPut) Run(ctx context.Context, s Streams) error {
+	endpoint := client.NewEndpoint{
+		URL: c.URL, Metadata: c.Metadata, EventTypes: c.Types, Description: c.Description, Secret: c.Secret,
+	}
+	if err := c.limits.apply(&endpoint); err != nil {
+		return err
+	}
 	api, err := c.client()
 	if err != nil {
 		return err
 	}
-	e, err := api.Endpoints.Put(ctx, strings.TrimPrefix(c.UID, posthaste.UIDPrefix), client.NewEndpoint{
-		URL: c.URL, Metadata: c.Metadata, EventTypes: c.Types, Description: c.Description, Secret: c.Secret,
-	})
+	e, err := api.Endpoints.Put(ctx, strings.TrimPrefix(c.UID, posthaste.UIDPrefix), endpoint)
 	if err != nil {
 		return err
 	}
@@ -56,12 +61,13 @@ func (c *endpointsRotate) Run(ctx context.Context, s Streams) error {
 
 type endpointsUpdate struct {
 	remote
+	limits
 	ID          string   `arg:"" help:"Id of the endpoint, or uid: and your own id for it."`
 	URL         string   `placeholder:"URL" help:"Where events are sent."`
 	Types       []string `placeholder:"PATTERN" help:"Event types: exact, a prefix such as invoice.*, or *."`
 	Description *string  `placeholder:"TEXT" help:"For people."`
 	Enabled     *bool    `negatable:"" help:"Take events, or with --no-enabled make no more deliveries."`
-	Patch       string   `placeholder:"@FILE|-|JSON" help:"JSON Merge Patch with any fields, such as {\"retry\":{\"timeout\":\"5s\"}}; null is the default."`
+	Patch       string   `placeholder:"@FILE|-|JSON" help:"JSON Merge Patch with any fields, such as {\"retry\":{\"timeout\":\"5s\"}}; null is the default, and none for rate_limit, breaker and retry.rps."`
 }
 
 // Run changes an endpoint.
@@ -108,6 +114,9 @@ func (c *endpointsUpdate) patch(s Streams) (map[string]any, error) {
 	}
 	if c.Enabled != nil {
 		patch["enabled"] = *c.Enabled
+	}
+	if err := c.limits.patch(patch); err != nil {
+		return nil, err
 	}
 	if len(patch) == 0 {
 		return nil, usageError{"nothing is to be changed: name a field, or give a --patch"}
