@@ -78,6 +78,19 @@ func TestDefinitionProblems(t *testing.T) {
 		{"jitter 0", func(d *posthaste.Definition) { d.Retry.Jitter = 0 }, ""},
 		{"jitter above 1", func(d *posthaste.Definition) { d.Retry.Jitter = 1.01 }, "retry.jitter"},
 		{"jitter below 0", func(d *posthaste.Definition) { d.Retry.Jitter = -0.1 }, "retry.jitter"},
+		{"limits at their ends", func(d *posthaste.Definition) {
+			d.RateLimit, d.Retry.RPS, d.Ordered = &posthaste.RateLimit{RPS: 100_000, Burst: new(1)}, new(0.001), posthaste.OrderedByEndpoint
+			d.Breaker = &posthaste.Breaker{Threshold: 10_000, Reset: posthaste.Duration(24 * time.Hour), ResetMax: posthaste.Duration(24 * time.Hour)}
+		}, ""},
+		{"no limits at all", func(d *posthaste.Definition) { d.RateLimit, d.Retry.RPS, d.Breaker = nil, nil, nil }, ""},
+		{"limits beyond them", func(d *posthaste.Definition) {
+			d.RateLimit, d.Retry.RPS, d.Ordered = &posthaste.RateLimit{RPS: math.Inf(1), Burst: new(100_001)}, new(-1.0), "key"
+			d.Breaker = &posthaste.Breaker{Reset: posthaste.Duration(99 * time.Millisecond), ResetMax: posthaste.Duration(25 * time.Hour)}
+		}, "rate_limit.rps rate_limit.burst retry.rps ordered breaker.threshold breaker.reset breaker.reset_max"},
+		{"limits NaN", func(d *posthaste.Definition) {
+			d.RateLimit, d.Retry.RPS = &posthaste.RateLimit{RPS: math.NaN()}, new(math.NaN())
+		}, "rate_limit.rps retry.rps"},
+		{"reset beyond the most", func(d *posthaste.Definition) { d.Breaker.Reset = posthaste.Duration(6 * time.Minute) }, "breaker.reset_max"},
 		{"jitter NaN", func(d *posthaste.Definition) { d.Retry.Jitter = math.NaN() }, "retry.jitter"},
 		{"timeout short", func(d *posthaste.Definition) { d.Retry.Timeout = posthaste.Duration(99 * time.Millisecond) }, "retry.timeout"},
 		{"timeout long", func(d *posthaste.Definition) { d.Retry.Timeout = posthaste.Duration(5*time.Minute + 1) }, "retry.timeout"},
