@@ -128,7 +128,7 @@ func TestAllMistakesAtOnce(t *testing.T) {
 	})
 	_, err := parse(t, "--listen=8700", "--admin-key="+secret, "--allow-networks=127.0.0.1,10.1.0.0/8", "--allow-http=yes",
 		"--max-in-flight=0", "--max-payload=1GiB", "--retention=24h", "--dead-retention=1h", "--idempotency-window=-1s",
-		"--grace=soon", "--idle-sweep=0s", "--log-format=xml", "--log-level=loud", "--metrics-open=maybe", "--roles=accept,delivery",
+		"--grace=soon", "--disable-after=-1h", "--idle-sweep=0s", "--log-format=xml", "--log-level=loud", "--metrics-open=maybe", "--roles=accept,delivery",
 		"--replica=a\nb", "--db-direct=postgres://h/d", "--outbox=x", "--outbox-poll=1s", "--outbox-batch=1", "--otlp-endpoint=x",
 		"--endpoint-secret="+secret)
 	mistakes, ok := errors.AsType[config.Mistakes](err)
@@ -141,7 +141,7 @@ func TestAllMistakesAtOnce(t *testing.T) {
 	}
 	for name, n := range map[string]int{
 		"listen": 1, "db": 1, "db-direct": 1, "admin-key": 1, "master-key": 1, "allow-networks": 2, "allow-http": 1, "max-in-flight": 1,
-		"max-payload": 1, "retention": 1, "dead-retention": 1, "idempotency-window": 1, "grace": 1, "idle-sweep": 1, "replica": 1,
+		"max-payload": 1, "disable-after": 1, "retention": 1, "dead-retention": 1, "idempotency-window": 1, "grace": 1, "idle-sweep": 1, "replica": 1,
 		"log-format": 1, "log-level": 1, "metrics-open": 1, "roles": 1, "endpoint-url": 1, "endpoint-secret": 1,
 		"outbox": 1, "outbox-poll": 1, "outbox-batch": 1, "otlp-endpoint": 1,
 	} {
