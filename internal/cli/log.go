@@ -12,23 +12,18 @@ import (
 // terminal and JSON elsewhere. What is not for a terminal is written in pieces;
 // flush writes the last one.
 func newLog(w io.Writer, format string, level slog.Level) (log *slog.Logger, flush func()) {
-	terminal := isTerminal(w)
-	flush = func() {}
-	if !terminal {
-		lines := telemetry.NewLines(w)
-		w, flush = lines, lines.Flush
-	}
-	if format == "" {
-		format = "json"
-		if terminal {
-			format = "text"
-		}
-	}
 	options := &slog.HandlerOptions{Level: level}
-	if format == "text" {
-		return slog.New(slog.NewTextHandler(w, options)), flush
+	if isTerminal(w) {
+		if format == "json" {
+			return slog.New(slog.NewJSONHandler(w, options)), func() {}
+		}
+		return slog.New(slog.NewTextHandler(w, options)), func() {}
 	}
-	return slog.New(slog.NewJSONHandler(w, options)), flush
+	lines := telemetry.NewLines(w)
+	if format == "text" {
+		return slog.New(slog.NewTextHandler(lines, options)), lines.Flush
+	}
+	return slog.New(telemetry.NewJSON(lines, level)), lines.Flush
 }
 
 // isTerminal takes every character device for a terminal. That is true of
