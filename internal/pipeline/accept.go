@@ -268,26 +268,28 @@ func (p *Pipeline) acceptParams(batch []*submission) store.AcceptParams {
 // accepted answers a batch that was committed, and hands the work that was born
 // leased to the lanes. Everything after the commit may crash.
 func (p *Pipeline) accepted(batch []*submission, params store.AcceptParams, got store.Accepted) {
-	var items []*item
+	items := make([]*item, 0, len(batch))
+	stored := 0
 	for i, s := range batch {
 		a := got.Events[i]
 		switch {
 		case a.Stored:
 			items = append(items, p.bornLeased(s, params.Events[i], params.Epoch)...)
 			p.noteBornDue(s, params.Events[i])
-			p.metrics.Accepted.WithLabelValues("stored").Inc()
+			stored++
 		case a.ID == s.event.ID: // an earlier run of this batch stored it
 			items = append(items, p.recovered(s, a)...)
 			for _, e := range s.targets { // that run's plan is not known: any of them may wait
 				p.noteDue(e)
 			}
-			p.metrics.Accepted.WithLabelValues("stored").Inc()
+			stored++
 		default:
 			p.unreserve(s)
 		}
 		p.ledger.release(s.entry)
 		s.answer <- p.answerFor(s, a)
 	}
+	p.metrics.Accepted.WithLabelValues("stored").Add(float64(stored))
 	p.lanes.push(items)
 }
 

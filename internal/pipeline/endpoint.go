@@ -161,7 +161,7 @@ func (p *Pipeline) reload(ctx context.Context, tenant store.TenantNo) {
 // opened, targets parsed, statuses compiled. An endpoint that can't be prepared
 // stays, and its attempts fail with the reason.
 func (p *Pipeline) prepareEndpoint(row store.EndpointRow) *endpoint {
-	e := &endpoint{row: row, policy: gate.PolicyOf(row.Definition)}
+	e := &endpoint{row: row, printed: row.ID.Print(posthaste.KindEndpoint), policy: gate.PolicyOf(row.Definition)}
 	if e.deleted() {
 		return e
 	}

@@ -19,6 +19,7 @@ import (
 // new one. Work that was leased under an older version looks here before it starts.
 type endpoint struct {
 	row       store.EndpointRow
+	printed   string   // its id, for the line of each attempt
 	signing   *signing // nil for a deleted one
 	policy    gate.Policy
 	transient retry.StatusSet

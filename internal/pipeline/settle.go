@@ -157,6 +157,7 @@ func (p *Pipeline) recordStripped(ctx context.Context, o outcome, cause error) {
 func (p *Pipeline) recorded(ctx context.Context, batch []outcome, got store.Settled) {
 	items := make([]*item, 0, len(batch))
 	now := p.clock.Now()
+	counts := newTally()
 	for i, o := range batch {
 		items = append(items, o.item)
 		p.ledger.release(o.item.entry)
@@ -168,6 +169,7 @@ func (p *Pipeline) recorded(ctx context.Context, batch []outcome, got store.Sett
 				p.waker.wake(s.Lease.Endpoint) // perhaps somebody else has room
 			}
 		}
+		counts.add(o)
 		p.observe(ctx, o)
 		if s.Reason == posthaste.ReasonGone && o.endpoint != nil {
 			p.tasks.Go(func() {
@@ -178,6 +180,7 @@ func (p *Pipeline) recorded(ctx context.Context, batch []outcome, got store.Sett
 			p.afterOutcome(o)
 		}
 	}
+	p.count(counts)
 	p.load.unrecorded.Add(-int64(len(batch)))
 	p.lanes.settled(items)
 }
