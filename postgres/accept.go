@@ -162,7 +162,7 @@ func unfinished(err error) error {
 // insertBatch runs the statement for the events at the given places. Where all
 // of them are stored, it may spare itself their ids: winners then has as many.
 func (db *DB) insertBatch(ctx context.Context, p store.AcceptParams, places []int) (winners map[posthaste.ID]bool, stale []store.TenantVersion, err error) {
-	rows, err := db.hot.Query(ctx, acceptSQL, acceptArgs(p, places)...)
+	rows, err := db.hot.Query(ctx, acceptSQL, together(acceptArgs(p, places))...)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -129,7 +129,7 @@ func (db *DB) settle(ctx context.Context, p store.SettleParams, places []int, mo
 	if len(places) == 0 {
 		return nil
 	}
-	rows, err := db.hot.Query(ctx, settleSQL, settleArgs(p, places)...)
+	rows, err := db.hot.Query(ctx, settleSQL, together(settleArgs(p, places))...)
 	if err != nil {
 		return err
 	}
