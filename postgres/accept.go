@@ -33,7 +33,21 @@ const fenceSQL = `fence as materialized (
 //
 // The tests "in (select …)" stand beside an or, or inside coalesce, to stay
 // sub-plans with a hash table; see plan.go.
-const acceptSQL = `
+const acceptSQL = acceptHead + `unnest($23::uuid[], $24::uuid[], $25::int4[], $26::int4[], $27::int8[], $28::int8[])` + acceptTail
+
+// The same for a batch that has ordered deliveries as well. Their endpoints, $31, are
+// locked: what they may follow is committed, and nobody else goes to the end.
+const acceptOrderedSQL = acceptHead + `(
+		select d.event, d.id, d.tenant, d.endpoint,
+			case when d.place > 0 then e.ends[d.place] + d.place_offset else d.due_at end,
+			d.expires_at
+		from (
+			select array_agg(` + endOfOrder + ` order by x.place) as ends
+			from ` + readClock + ` cross join unnest($31::int4[]) with ordinality x (endpoint, place)) e
+		cross join unnest($23::uuid[], $24::uuid[], $25::int4[], $26::int4[], $27::int8[], $28::int8[], $29::int4[], $30::int8[])
+			d (event, id, tenant, endpoint, due_at, expires_at, place, place_offset))` + acceptTail
+
+const acceptHead = `
 with ` + fenceSQL + `,
 moved as materialized (
 	select t.no, t.routing_version
@@ -65,7 +79,9 @@ stored as (
 made as (
 	insert into deliveries (id, tenant, endpoint, owner, run_at, due_at, expires_at)
 	select d.id, d.tenant, d.endpoint, case when d.due_at = 0 then $1::int4 else 0 end, $22::int8, d.due_at, d.expires_at
-	from unnest($23::uuid[], $24::uuid[], $25::int4[], $26::int4[], $27::int8[], $28::int8[])
+	from `
+
+const acceptTail = `
 		d (event, id, tenant, endpoint, due_at, expires_at)
 	where coalesce(d.event in (select id from stored), false)
 	returning endpoint, due_at, id),
@@ -162,21 +178,28 @@ func unfinished(err error) error {
 // insertBatch runs the statement for the events at the given places. Where all
 // of them are stored, it may spare itself their ids: winners then has as many.
 func (db *DB) insertBatch(ctx context.Context, p store.AcceptParams, places []int) (winners map[posthaste.ID]bool, stale []store.TenantVersion, err error) {
-	rows, err := db.hot.Query(ctx, acceptSQL, together(acceptArgs(p, places))...)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer rows.Close()
 	fenced := true
-	if rows.Next() {
-		raw := rows.RawValues()
-		fenced = binary.BigEndian.Uint64(raw[0]) == 0
-		stale = readVersions(raw[1], raw[2])
-		winners = make(map[posthaste.ID]bool, len(places))
-		eachElement(raw[3], func(id []byte) { winners[posthaste.ID(id)] = true })
+	read := func(rows pgx.Rows) error {
+		return eachRow(rows, func(raw [][]byte) {
+			fenced = binary.BigEndian.Uint64(raw[0]) == 0
+			stale = readVersions(raw[1], raw[2])
+			winners = make(map[posthaste.ID]bool, len(places))
+			eachElement(raw[3], func(id []byte) { winners[posthaste.ID(id)] = true })
+		})
 	}
-	rows.Close()
-	if err := rows.Err(); err != nil {
+	args := acceptArgs(p, places)
+	if o := orderingOf(p, places); len(o.endpoints) > 0 {
+		batch := &pgx.Batch{}
+		queueOrderLock(batch, o.endpoints...)
+		batch.Queue(acceptOrderedSQL, together(append(args, o.args()...))...).Query(read)
+		err = db.hot.Run(ctx, batch)
+	} else {
+		var rows pgx.Rows
+		if rows, err = db.hot.Query(ctx, acceptSQL, together(args)...); err == nil {
+			err = read(rows)
+		}
+	}
+	if err != nil {
 		return nil, nil, err
 	}
 	if fenced {

@@ -19,7 +19,9 @@ const replaySQL = `
 with revived as (
 	update deliveries d
 	set state = 0, owner = 0, failures = 0, revoked = 0, reason = 0, finished_at = 0,
-		run_at = $3::int8, due_at = $3::int8, expires_at = $4
+		run_at = $3::int8, expires_at = $4,
+		due_at = case when $5 then (
+			select ` + endOfOrder + ` from ` + readClock + ` cross join lateral (select d.endpoint) x) else $3::int8 end
 	where d.id = $2 and d.tenant = $1 and d.state = 2
 		and (select id from horizon) < $2
 		and (select p.deleted_at from endpoints p where p.no = d.endpoint) = 0
@@ -38,8 +40,11 @@ func (db *DB) Replay(ctx context.Context, p store.ReplayParams) error {
 	defer cancel()
 	var revived int
 	batch := &pgx.Batch{}
+	if p.Ordered {
+		batch.Queue(orderLockOfSQL, orderLockClass, [16]byte(p.Delivery))
+	}
 	batch.Queue(horizonLockSQL)
-	batch.Queue(replaySQL, int32(p.Tenant), [16]byte(p.Delivery), micros(p.Now), micros(p.ExpiresAt)).
+	batch.Queue(replaySQL, int32(p.Tenant), [16]byte(p.Delivery), micros(p.Now), micros(p.ExpiresAt), p.Ordered).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&revived) })
 	err := db.side.Run(ctx, batch)
 	if err == nil && revived == 0 {
@@ -101,7 +106,9 @@ with numbered as (
 		select d.id from deliveries d where d.id between $2 and $6 order by d.id desc limit 1)::text, 5))::bit(20)::int4 + 1 as n),
 made as (
 	insert into deliveries (id, tenant, endpoint, run_at, due_at, expires_at)
-	select (left($2::uuid::text, 31) || lpad(to_hex(coalesce(n, 1)), 5, '0'))::uuid, $1, $3::int4, $4::int8, $4::int8, $5::int8
+	select (left($2::uuid::text, 31) || lpad(to_hex(coalesce(n, 1)), 5, '0'))::uuid, $1, $3::int4, $4::int8,
+		case when $8 then (select ` + endOfOrder + ` from ` + readClock + ` cross join (select $3::int4 as endpoint) x) else $4::int8 end,
+		$5::int8
 	from numbered
 	where coalesce(n, 1) <= $7::int4
 		and $2 > (select id from horizon)
@@ -121,10 +128,13 @@ func (db *DB) Resend(ctx context.Context, p store.ResendParams) (posthaste.ID, e
 	defer cancel()
 	var made [16]byte
 	batch := &pgx.Batch{}
+	if p.Ordered {
+		queueOrderLock(batch, p.Endpoint)
+	}
 	batch.Queue(horizonLockSQL)
 	batch.Queue(resendLockSQL, int32(p.Tenant), [16]byte(p.Event))
 	batch.Queue(resendSQL, int32(p.Tenant), [16]byte(p.Event), int32(p.Endpoint), micros(p.Now), micros(p.ExpiresAt),
-		[16]byte(p.Event.Delivery(posthaste.MaxNumber)), posthaste.MaxNumber).
+		[16]byte(p.Event.Delivery(posthaste.MaxNumber)), posthaste.MaxNumber, p.Ordered).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&made) })
 	err := db.side.Run(ctx, batch)
 	if errors.Is(err, pgx.ErrNoRows) {

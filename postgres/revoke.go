@@ -42,8 +42,10 @@ func queueLocks(batch *pgx.Batch, ids *column) {
 	batch.Queue(lockDeliveriesSQL, ids)
 }
 
-// heldColumns are what the tail below needs of a delivery d.
+// heldColumns are what the tail below needs of a delivery d. At an ordered endpoint
+// it stays in its place.
 const heldColumns = `d.ctid as row, d.id, d.endpoint, d.owner, d.attempts + 1 as number, d.due_at,
+		d.due_at <> 0 and coalesce((select p.definition->>'ordered' = 'endpoint' from endpoints p where p.no = d.endpoint), false) as stays,
 		least(d.revoked + 1, 32767)::int2 as revoked`
 
 // Parts of a statement that finds deliveries d to move and calls them found: the due
@@ -90,14 +92,17 @@ lost as (
 back as (
 	update deliveries d
 	set owner = 0, attempts = h.number, revoked = h.revoked, last_outcome = ` + lostOutcome + `,
-		due_at = $1::int8 + ($2::int8[])[least(h.revoked, array_length($2::int8[], 1))]
+		due_at = case when h.stays then h.due_at + 1 else ` + revokedUntil + ` end
 	from held h where d.id = h.id and d.ctid = h.row
-	returning d.endpoint, d.due_at, d.id),
+	returning d.endpoint, d.due_at, d.id, case when h.stays then ` + revokedUntil + ` else 0 end as try_at),
 waiting as (
-	insert into due (endpoint, due_at, delivery)
-	select endpoint, due_at, id from back where (select count(*) from gone) >= 0
-	on conflict (endpoint, due_at, delivery) do update set owner = 0)
+	insert into due (endpoint, due_at, delivery, try_at)
+	select endpoint, due_at, id, try_at from back where (select count(*) from gone) >= 0
+	on conflict (endpoint, due_at, delivery) do update set owner = 0, try_at = excluded.try_at)
 select count(*), array_agg(distinct endpoint), (select count(*) from found where blocked) from back`
+
+// revokedUntil is when a row h of held may be tried again.
+const revokedUntil = `$1::int8 + ($2::int8[])[least(h.revoked, array_length($2::int8[], 1))]`
 
 // How a lost attempt is recorded; the numbers are those of posthaste.OutcomeLost
 // and posthaste.CauseLost.

@@ -29,11 +29,11 @@ with batch as materialized (
 	select * from unnest($1::int4[], $2::uuid[], $3::int4[], $4::int4[], $5::int4[], $6::int8[],
 		$7::bool[], $8::int2[], $9::int2[], $10::int8[], $11::int2[],
 		$12::int8[], $13::int4[], $14::int2[], $15::int2[], $16::int2[], $17::int8[],
-		$18::int8[], $19::int8[], $20::int8[], $21::int8[], $22::text[], $23::bytea[], $24::bytea[], $25::bytea[])
+		$18::int8[], $19::int8[], $20::int8[], $21::int8[], $22::text[], $23::bytea[], $24::bytea[], $25::bytea[], $29::int8[])
 		b (place, id, endpoint, epoch, number, due_at,
 		tried, state, failures, next_at, reason,
 		started_at, endpoint_version, outcome, cause, status, total,
-		dns, connect, tls, first_byte, replica, error, response_headers, response_body)
+		dns, connect, tls, first_byte, replica, error, response_headers, response_body, try_at)
 	where id ` + anyID + `),
 locked as materialized (
 	select u.hint
@@ -46,7 +46,7 @@ gone as (
 	delete from due where ctid = any (array (select hint from locked))
 	returning 1),
 found as materialized (
-	select b.place, b.id, b.epoch, b.number, b.due_at, b.tried, b.state, b.failures, b.next_at, b.reason, b.outcome, d.row
+	select b.place, b.id, b.epoch, b.number, b.due_at, b.tried, b.state, b.failures, b.next_at, b.try_at, b.reason, b.outcome, d.row
 	from batch b cross join lateral (
 		select d.ctid as row from deliveries d
 		where d.id = b.id and d.id between $27 and $28 limit 1) d),
@@ -61,7 +61,7 @@ moved as (
 	where d.id = f.id and d.ctid = f.row and d.id between $27 and $28
 		and d.state = 0 and d.owner = f.epoch and d.attempts = f.number - 1 and d.due_at = f.due_at
 		and (select count(*) from gone) >= 0
-	returning f.place, d.state, d.tenant, d.endpoint, d.due_at, d.id),
+	returning f.place, f.try_at, d.state, d.tenant, d.endpoint, d.due_at, d.id),
 recorded as (
 	insert into attempts as a (delivery, number, started_at, endpoint_version, outcome, cause, status, total,
 		dns, connect, tls, first_byte, replica, error, response_headers, response_body)
@@ -76,9 +76,9 @@ recorded as (
 		response_headers = excluded.response_headers, response_body = excluded.response_body
 	where a.outcome = ` + lostOutcome + `),
 waiting as (
-	insert into due (endpoint, due_at, delivery)
-	select endpoint, due_at, id from moved where state = 0
-	on conflict (endpoint, due_at, delivery) do update set owner = 0),
+	insert into due (endpoint, due_at, delivery, try_at)
+	select endpoint, due_at, id, try_at from moved where state = 0
+	on conflict (endpoint, due_at, delivery) do update set owner = 0, try_at = excluded.try_at),
 buried as (
 	insert into dead (tenant, delivery, endpoint)
 	select tenant, id, endpoint from moved where state = 2
@@ -144,7 +144,7 @@ func (db *DB) settle(ctx context.Context, p store.SettleParams, places []int, mo
 func settleArgs(p store.SettleParams, places []int) []any {
 	n := len(places)
 	place, id, endpoint, epoch, number, due := int4Column(n), uuidColumn(n), int4Column(n), int4Column(n), int4Column(n), int8Column(n)
-	tried, state, failures, next, reason := boolColumn(n), int2Column(n), int2Column(n), int8Column(n), int2Column(n)
+	tried, state, failures, next, try, reason := boolColumn(n), int2Column(n), int2Column(n), int8Column(n), int8Column(n), int2Column(n)
 	a := newAttemptColumns(n)
 	for _, i := range places {
 		s := &p.Settlements[i]
@@ -158,6 +158,7 @@ func settleArgs(p store.SettleParams, places []int) []any {
 		state.int2(int16(s.State))
 		failures.int2(int16(s.Failures))
 		next.int8(nextDue(s, p.Now))
+		try.time(s.TryAt)
 		reason.int2(int16(s.Reason))
 		a.add(s.Attempt)
 	}
@@ -166,7 +167,7 @@ func settleArgs(p store.SettleParams, places []int) []any {
 		place, id, endpoint, epoch, number, due, tried, state, failures, next, reason,
 		a.startedAt, a.version, a.outcome, a.cause, a.status, a.total, a.dns, a.connect, a.tls, a.firstByte,
 		a.replica, a.error, a.headers, a.body,
-		micros(p.Now), [16]byte(first), [16]byte(last),
+		micros(p.Now), [16]byte(first), [16]byte(last), try,
 	}
 }
 

@@ -24,6 +24,8 @@ func statements(d day) []statement {
 	leaf := func(sql string) string { return fmt.Sprintf(sql, d.suffix()) }
 	return []statement{
 		{"accept", acceptSQL},
+		{"acceptOrdered", acceptOrderedSQL},
+		{"orderLockOf", orderLockOfSQL},
 		{"existing", existingSQL},
 		{"mine", mineSQL},
 		{"claim", claimSQL},

@@ -13,12 +13,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/internal/gate"
 	"github.com/posthaste-dev/posthaste/internal/store"
 )
 
 // TestStress lets replicas, each with its own connections, do everything at once
-// to the same few endpoints, reclaim each other and come back, while a janitor
-// tidies up. No call may fail but with the errors that the contract gives it,
+// to the same few endpoints, one of which is ordered, reclaim each other and come back,
+// while a janitor tidies up. No call may fail but with the errors that the contract gives it,
 // none may deadlock, and in the end nothing is missing or there twice.
 func TestStress(t *testing.T) {
 	db, url := open(t)
@@ -26,7 +27,8 @@ func TestStress(t *testing.T) {
 	for range 3 {
 		endpoints = append(endpoints, newEndpoint(t, db).No)
 	}
-	s := &stress{endpoints: endpoints, epochs: make([]atomic.Int32, 4), dead: make(chan posthaste.ID, 10_000)}
+	exec(t, db, `update endpoints set definition = (definition::jsonb || '{"ordered": "endpoint"}')::json where no = $1`, int32(endpoints[1]))
+	s := &stress{endpoints: endpoints, ordered: endpoints[1], epochs: make([]atomic.Int32, 4), dead: make(chan posthaste.ID, 10_000)}
 	var wg sync.WaitGroup
 	for i := range s.epochs {
 		w := &worker{stress: s, t: t, db: connect(t, url), slot: i, random: rand.New(rand.NewPCG(uint64(i), 7))}
@@ -65,6 +67,7 @@ func TestStress(t *testing.T) {
 
 type stress struct {
 	endpoints   []store.EndpointNo
+	ordered     store.EndpointNo
 	epochs      []atomic.Int32 // by worker; 0: it has none
 	dead        chan posthaste.ID
 	late        atomic.Int64
@@ -88,7 +91,7 @@ func (s *stress) ok(t *testing.T, what string, err error, allowed ...error) bool
 			return false
 		}
 	}
-	if posthaste.CodeOf(err) != posthaste.CodeNotDead {
+	if code := posthaste.CodeOf(err); code != posthaste.CodeNotDead && code != posthaste.CodeNotPending {
 		t.Errorf("%s: %v", what, err)
 	}
 	return false
@@ -172,7 +175,7 @@ func (w *worker) step() {
 		w.epochs[w.slot].Store(int32(w.epoch))
 		w.lost, w.leases = append(w.lost, w.leases...), nil
 	}
-	switch w.random.IntN(8) {
+	switch w.random.IntN(11) {
 	case 0, 1:
 		w.accept(ctx)
 	case 2, 3:
@@ -181,12 +184,18 @@ func (w *worker) step() {
 		w.settle(ctx)
 	case 6:
 		w.revoke(ctx)
+	case 8, 9:
+		w.claimThrough(ctx)
+	case 10:
+		w.skipOrFail(ctx)
 	case 7:
 		_, err := w.db.Beat(ctx, store.BeatParams{Epoch: w.epoch})
 		w.fenced(err, "beat")
 		select {
 		case id := <-w.dead:
-			err := w.db.Replay(ctx, store.ReplayParams{Tenant: 1, Delivery: id, Now: time.Now(), ExpiresAt: time.Now().Add(time.Hour)})
+			err := w.db.Replay(ctx, store.ReplayParams{
+				Tenant: 1, Delivery: id, Now: time.Now(), ExpiresAt: time.Now().Add(time.Hour), Ordered: w.random.IntN(2) == 0,
+			})
 			if posthaste.CodeOf(err) != posthaste.CodeEndpointDeleted {
 				w.ok(w.t, "replay", err)
 			}
@@ -214,9 +223,13 @@ func (w *worker) accept(ctx context.Context) {
 		}
 		for range w.random.IntN(3) {
 			expires := now.Add(time.Duration(w.random.IntN(2)) * time.Hour) // some at once
-			events[i].Deliveries = append(events[i].Deliveries, store.NewDelivery{
+			d := store.NewDelivery{
 				Endpoint: w.endpoints[w.random.IntN(len(w.endpoints))], Leased: w.random.IntN(2) == 0, DueAt: now, ExpiresAt: expires,
-			})
+			}
+			if d.Endpoint == w.ordered {
+				d.Ordered, d.Leased = true, false
+			}
+			events[i].Deliveries = append(events[i].Deliveries, d)
 		}
 	}
 	accepted, err := w.db.Accept(ctx, store.AcceptParams{Epoch: w.epoch, Now: now, Events: events})
@@ -237,12 +250,47 @@ func (w *worker) accept(ctx context.Context) {
 func (w *worker) claim(ctx context.Context) {
 	p := store.ClaimParams{Epoch: w.epoch, Now: time.Now()}
 	for _, no := range w.endpoints {
+		if no == w.ordered {
+			continue
+		}
 		p.Want = append(p.Want, store.ClaimWant{Endpoint: no, Cap: 1 + w.random.IntN(10)})
 	}
 	claimed, err := w.db.Claim(ctx, p)
 	if w.fenced(err, "claim") {
 		w.leases = append(w.leases, claimed.Leases...)
 	}
+}
+
+// claimThrough claims the work of one endpoint through its gate.
+func (w *worker) claimThrough(ctx context.Context) {
+	p := throughAll(w.epoch, w.endpoints[w.random.IntN(len(w.endpoints))])
+	retries := w.random.IntN(11)
+	p.Enter = func(gate.State) gate.Pass { return gate.Pass{Attempts: 10, Retries: retries} }
+	p.Ordered = p.Endpoint == w.ordered
+	claimed, err := w.db.ClaimThrough(ctx, p)
+	if errors.Is(err, store.ErrFenced) {
+		w.epoch = 0
+	}
+	if w.ok(w.t, "claim through a gate", err, store.ErrFenced, store.ErrLocked) {
+		w.leases = append(w.leases, claimed.Leases...)
+	}
+}
+
+// skipOrFail skips a delivery that is leased, or has a gate count a failure.
+func (w *worker) skipOrFail(ctx context.Context) {
+	if n := len(w.leases); n > 0 && w.random.IntN(2) == 0 {
+		_, err := w.db.Skip(ctx, store.SkipParams{Delivery: w.leases[n-1].Delivery, Now: time.Now()})
+		if w.ok(w.t, "skip", err) {
+			w.lost = append(w.lost, w.leases[n-1])
+			w.leases = w.leases[:n-1]
+		}
+		return
+	}
+	_, err := w.db.ChangeGate(ctx, w.endpoints[w.random.IntN(len(w.endpoints))], func(s gate.State) gate.State {
+		s.Failures++
+		return s
+	})
+	w.ok(w.t, "change a gate", err, store.ErrLocked)
 }
 
 // settle ends some of the leases, and some of those that were taken away.
@@ -253,6 +301,9 @@ func (w *worker) settle(ctx context.Context) {
 		n := w.random.IntN(len(*from) + 1)
 		for _, lease := range (*from)[:n] {
 			s := store.Settlement{Lease: lease, DueAt: now, Attempt: &posthaste.Attempt{StartedAt: now, Outcome: posthaste.OutcomeTransient}}
+			if lease.Endpoint == w.ordered {
+				s.DueAt, s.TryAt = lease.DueAt.Add(time.Microsecond), now
+			}
 			switch w.random.IntN(5) {
 			case 0, 1:
 				s.State, s.DueAt, s.Attempt.Outcome = posthaste.StateDelivered, time.Time{}, posthaste.OutcomeDelivered

@@ -183,20 +183,3 @@ func readThrough(raw [][]byte, claimed *store.ClaimedThrough) (dropped uint64) {
 	}
 	return binary.BigEndian.Uint64(raw[0])
 }
-
-// orderLockClass is the first key of the locks on ordered endpoints. Locks of two keys
-// never meet those of one, which the schema and the names of replicas have.
-const orderLockClass int32 = 0x706f7374 // "post"
-
-// orderLockSQL locks endpoints, in the order of the array, until the transaction ends.
-const orderLockSQL = `select pg_advisory_xact_lock($1, endpoint) from unnest($2::int4[]) e (endpoint)`
-
-// queueOrderLock locks ordered endpoints, sorted. What follows it in the batch sees what
-// whoever had a lock before has committed.
-func queueOrderLock(batch *pgx.Batch, endpoints ...store.EndpointNo) {
-	column := int4Column(len(endpoints))
-	for _, no := range endpoints {
-		column.int4(int32(no))
-	}
-	batch.Queue(orderLockSQL, orderLockClass, column)
-}

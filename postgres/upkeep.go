@@ -14,15 +14,15 @@ import (
 // A loose index scan: it hops from endpoint to endpoint, some 11 µs each, and
 // doesn't read their backlogs. PostgreSQL has none of its own.
 const dueEndpointsSQL = `
-with recursive hop (endpoint, due_at) as (
-	(select endpoint, due_at from due where owner = 0 order by endpoint, due_at, delivery limit 1)
+with recursive hop (endpoint, due_at, try_at) as (
+	(select endpoint, due_at, try_at from due where owner = 0 order by endpoint, due_at, delivery limit 1)
 	union all
-	select n.endpoint, n.due_at
+	select n.endpoint, n.due_at, n.try_at
 	from hop h cross join lateral (
-		select u.endpoint, u.due_at from due u
+		select u.endpoint, u.due_at, u.try_at from due u
 		where u.endpoint > h.endpoint and u.owner = 0
 		order by u.endpoint, u.due_at, u.delivery limit 1) n)
-select endpoint, due_at from hop`
+select endpoint, greatest(due_at, try_at) from hop`
 
 // DueEndpoints implements store.Upkeep.
 func (db *DB) DueEndpoints(ctx context.Context) ([]store.EndpointDue, error) {

@@ -22,7 +22,7 @@ func (db *DB) Accept(ctx context.Context, p store.AcceptParams) (store.Accepted,
 			return err
 		}
 		out.Events = make([]store.AcceptedEvent, len(p.Events))
-		b := batch{conn: c, params: p, answers: out.Events, known: make([]bool, len(p.Events))}
+		b := batch{conn: c, params: p, clock: db.now(), answers: out.Events, known: make([]bool, len(p.Events))}
 		return b.store(order)
 	})
 	if err != nil {

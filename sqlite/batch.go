@@ -1,6 +1,8 @@
 package sqlite
 
 import (
+	"time"
+
 	"github.com/posthaste-dev/posthaste"
 	"github.com/posthaste-dev/posthaste/internal/store"
 )
@@ -9,6 +11,7 @@ import (
 type batch struct {
 	*conn
 	params  store.AcceptParams
+	clock   time.Time // the database's
 	answers []store.AcceptedEvent
 	known   []bool // the event's key or id is stored already, perhaps by this batch
 }
@@ -198,9 +201,18 @@ func (b *batch) insertDeliveries(order []int) error {
 		}
 		for k := range e.Deliveries {
 			d := &e.Deliveries[k]
-			owner, dueAt := b.params.Epoch, int64(0)
-			if !d.Leased {
-				owner, dueAt = 0, micros(d.DueAt)
+			owner, dueAt := b.params.Epoch, time.Time{}
+			switch {
+			case d.Ordered:
+				owner = 0
+				var err error
+				if dueAt, err = b.nextPosition(d.Endpoint, b.clock); err != nil {
+					return err
+				}
+			case !d.Leased:
+				if owner, dueAt = 0, d.DueAt; dueAt.IsZero() {
+					dueAt = b.params.Now
+				}
 			}
 			if err := w.begin(); err != nil {
 				return err
@@ -209,16 +221,16 @@ func (b *batch) insertDeliveries(order []int) error {
 			w.int(int64(e.Tenant))
 			w.int(int64(d.Endpoint))
 			w.int(int64(owner))
-			w.int(dueAt)
+			w.int(micros(dueAt))
 			w.int(micros(b.params.Now))
 			w.int(micros(d.ExpiresAt))
 			if _, _, err := w.end(); err != nil {
 				return err
 			}
-			if d.Leased {
+			if dueAt.IsZero() {
 				continue
 			}
-			if err := insertDue(b.conn, store.DueKey{Endpoint: d.Endpoint, DueAt: d.DueAt, Delivery: e.ID.Delivery(uint32(k + 1))}); err != nil {
+			if err := insertDue(b.conn, store.DueKey{Endpoint: d.Endpoint, DueAt: dueAt, Delivery: e.ID.Delivery(uint32(k + 1))}); err != nil {
 				return err
 			}
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/posthaste-dev/posthaste/internal/store"
 )
 
-const sqlReplay = `UPDATE deliveries SET owner = 0, state = 0, failures = 0, due_at = ?2, run_at = ?2, expires_at = ?3, reason = 0, finished_at = 0
+const sqlReplay = `UPDATE deliveries SET owner = 0, state = 0, failures = 0, due_at = ?4, run_at = ?2, expires_at = ?3, reason = 0, finished_at = 0
 WHERE id = ?1 AND state = 2`
 
 // Replay implements store.Repair.
@@ -33,8 +33,12 @@ func (db *DB) Replay(ctx context.Context, p store.ReplayParams) error {
 		if err := livingEndpoint(c, p.Tenant, d.endpoint); err != nil {
 			return err
 		}
-		d.dueAt = p.Now
-		if _, err := c.exec(sqlReplay, p.Delivery, p.Now, p.ExpiresAt); err != nil {
+		if d.dueAt = p.Now; p.Ordered {
+			if d.dueAt, err = c.nextPosition(d.endpoint, db.now()); err != nil {
+				return err
+			}
+		}
+		if _, err := c.exec(sqlReplay, p.Delivery, p.Now, p.ExpiresAt, d.dueAt); err != nil {
 			return err
 		}
 		if err := dropDead(c, d.tenant, d.id); err != nil {
@@ -95,7 +99,7 @@ const (
 	sqlEventExists   = `SELECT 1 FROM events WHERE tenant = ?1 AND id = ?2`
 	sqlHighestNumber = `SELECT id FROM deliveries WHERE id > ?1 AND id <= ?2 ORDER BY id DESC LIMIT 1`
 	sqlInsertResend  = `INSERT INTO deliveries (id, tenant, endpoint, owner, state, attempts, failures, due_at, run_at, expires_at, outcome, reason, finished_at)
-VALUES (?1, ?2, ?3, 0, 0, 0, 0, ?4, ?4, ?5, 0, 0, 0)`
+VALUES (?1, ?2, ?3, 0, 0, 0, 0, ?6, ?4, ?5, 0, 0, 0)`
 )
 
 // Resend implements store.Repair.
@@ -127,10 +131,16 @@ func (db *DB) Resend(ctx context.Context, p store.ResendParams) (posthaste.ID, e
 			}
 		}
 		id = p.Event.Delivery(highest.Number() + 1)
-		if _, err := c.exec(sqlInsertResend, id, p.Tenant, p.Endpoint, p.Now, p.ExpiresAt); err != nil {
+		dueAt := p.Now
+		if p.Ordered {
+			if dueAt, err = c.nextPosition(p.Endpoint, db.now()); err != nil {
+				return err
+			}
+		}
+		if _, err := c.exec(sqlInsertResend, id, p.Tenant, p.Endpoint, p.Now, p.ExpiresAt, dueAt); err != nil {
 			return err
 		}
-		return insertDue(c, store.DueKey{Endpoint: p.Endpoint, DueAt: p.Now, Delivery: id})
+		return insertDue(c, store.DueKey{Endpoint: p.Endpoint, DueAt: dueAt, Delivery: id})
 	})
 	if err != nil {
 		return posthaste.ID{}, err

@@ -178,11 +178,22 @@ func revoke(c *conn, id posthaste.ID, epoch store.Epoch, now time.Time) (standin
 	if err != nil {
 		return d, false, err
 	}
-	d.dueAt = now.Add(store.RevokeBackoff(times))
+	stays := false // in its place
+	if !d.dueAt.IsZero() {
+		if stays, err = c.isOrdered(d.endpoint); err != nil {
+			return d, false, err
+		}
+	}
+	until, tryAt := now.Add(store.RevokeBackoff(times)), time.Time{}
+	if stays {
+		d.dueAt, tryAt = d.dueAt.Add(time.Microsecond), until
+	} else {
+		d.dueAt = until
+	}
 	if _, err := c.exec(sqlRevoke, id, d.attempts, d.dueAt); err != nil {
 		return d, false, err
 	}
-	return d, true, insertDue(c, d.dueKey())
+	return d, true, insertDueFrom(c, d.dueKey(), tryAt)
 }
 
 // Beyond four the wait grows no more.

@@ -111,7 +111,7 @@ func move(c *conn, s *store.Settlement, now time.Time) (bool, error) {
 	}
 	switch s.State {
 	case posthaste.StatePending:
-		err = insertDue(c, store.DueKey{Endpoint: l.Endpoint, DueAt: s.DueAt, Delivery: l.Delivery})
+		err = insertDueFrom(c, store.DueKey{Endpoint: l.Endpoint, DueAt: s.DueAt, Delivery: l.Delivery}, s.TryAt)
 	case posthaste.StateDead:
 		err = insertDead(c, l.Tenant, l.Endpoint, l.Delivery)
 	}
@@ -120,11 +120,15 @@ func move(c *conn, s *store.Settlement, now time.Time) (bool, error) {
 
 // insertDue makes an unowned due row. One of that key, which only a stale hint
 // can be, becomes it.
-const sqlPutDue = `INSERT INTO due (endpoint, due_at, delivery) VALUES (?1, ?2, ?3)
-ON CONFLICT DO UPDATE SET owner = 0 WHERE owner <> 0`
+const sqlPutDue = `INSERT INTO due (endpoint, due_at, delivery, try_at) VALUES (?1, ?2, ?3, ?4)
+ON CONFLICT DO UPDATE SET owner = 0, try_at = excluded.try_at WHERE owner <> 0 OR try_at <> excluded.try_at`
 
-func insertDue(c *conn, k store.DueKey) error {
-	_, err := c.exec(sqlPutDue, k.Endpoint, k.DueAt, k.Delivery)
+func insertDue(c *conn, k store.DueKey) error { return insertDueFrom(c, k, time.Time{}) }
+
+// insertDueFrom is insertDue for an ordered endpoint, whose row waits in its place
+// until tryAt.
+func insertDueFrom(c *conn, k store.DueKey, tryAt time.Time) error {
+	_, err := c.exec(sqlPutDue, k.Endpoint, k.DueAt, k.Delivery, tryAt)
 	return err
 }
 

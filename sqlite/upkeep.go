@@ -10,7 +10,7 @@ import (
 
 const (
 	sqlNextEndpoint = `SELECT endpoint FROM due WHERE endpoint > ?1 ORDER BY endpoint LIMIT 1`
-	sqlFirstUnowned = `SELECT due_at FROM due WHERE endpoint = ?1 AND owner = 0 ORDER BY due_at, delivery LIMIT 1`
+	sqlFirstUnowned = `SELECT max(due_at, try_at) FROM due WHERE endpoint = ?1 AND owner = 0 ORDER BY due_at, delivery LIMIT 1`
 )
 
 // DueEndpoints implements store.Upkeep. It hops from endpoint to endpoint, so

@@ -84,6 +84,7 @@ func Run(t *testing.T, open func(t *testing.T) Database) {
 		{"Settle", settleCases},
 		{"Gate", gateCases},
 		{"Through", throughCases},
+		{"Order", orderCases},
 		{"Skip", skipCases},
 		{"Late", lateCases},
 		{"Bytes", bytesCases},
