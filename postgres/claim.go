@@ -134,7 +134,11 @@ func (db *DB) claim(ctx context.Context, p store.ClaimParams, want []store.Claim
 		endpoint.int4(int32(w.Endpoint))
 		limit.int4(int32(w.Cap))
 		from.time(w.From)
-		ignores.bool(w.IgnoreGate)
+		if w.IgnoreGate {
+			ignores.flag(1)
+		} else {
+			ignores.flag(0)
+		}
 	}
 	fenced := false
 	batch := &pgx.Batch{}

@@ -68,13 +68,10 @@ func (c *column) uuid(v [16]byte) {
 	c.buf = append(c.buf, v[:]...)
 }
 
-func (c *column) bool(v bool) {
+// flag adds a boolean as the byte that stands for it.
+func (c *column) flag(v byte) {
 	c.length(1)
-	if v {
-		c.buf = append(c.buf, 1)
-	} else {
-		c.buf = append(c.buf, 0)
-	}
+	c.buf = append(c.buf, v)
 }
 
 func (c *column) durationOrNone(d time.Duration) {

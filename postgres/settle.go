@@ -154,7 +154,11 @@ func settleArgs(p store.SettleParams, places []int) []any {
 		epoch.int4(int32(s.Lease.Epoch))
 		number.int4(int32(s.Lease.Number))
 		due.time(s.Lease.DueAt)
-		tried.bool(s.Attempt != nil)
+		if s.Attempt != nil {
+			tried.flag(1)
+		} else {
+			tried.flag(0)
+		}
 		state.int2(int16(s.State))
 		failures.int2(int16(s.Failures))
 		next.int8(nextDue(s, p.Now))

@@ -176,7 +176,7 @@ func readThrough(raw [][]byte, claimed *store.ClaimedThrough) (dropped uint64) {
 	if raw[1] != nil {
 		claimed.Examined = timeAt(int64(binary.BigEndian.Uint64(raw[1])))
 	}
-	claimed.More = raw[2] != nil && raw[2][0] != 0
+	claimed.More = raw[2][0] != 0
 	claimed.HeadAt = timeAt(int64(binary.BigEndian.Uint64(raw[3])))
 	if raw[4] != nil {
 		claimed.Leases = append(claimed.Leases, readLease(raw[4:]))
