@@ -165,3 +165,77 @@ func TestSlotsAreHeapOnlyUpdates(t *testing.T) {
 		t.Errorf("%d updates, %d of them heap-only; want all of %d", updates, hot, times)
 	}
 }
+
+// TestBeatTellsOfLateCommits: a change gets its time before it is committed. One that
+// a beat in between does not see yet, the next one must bring.
+func TestBeatTellsOfLateCommits(t *testing.T) {
+	db, _ := open(t)
+	w := newWay(t, db, 1)
+	tx, err := db.side.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(t.Context()) //nolint:errcheck // committed below
+	if _, err := tx.Exec(t.Context(), "insert into gates (endpoint, breaker, changed_at) values ($1, 1, "+clockSQL+")", int32(w.endpoint.No)); err != nil {
+		t.Fatal(err)
+	}
+	beat := func(since time.Time) store.Beat {
+		t.Helper()
+		b, err := db.Beat(t.Context(), store.BeatParams{Epoch: w.epoch, Gates: since})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	first := beat(time.Now().Add(-time.Minute))
+	if len(first.Gates) != 0 {
+		t.Errorf("gates that nobody committed: %+v", first.Gates)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	second := beat(first.Now)
+	if len(second.Gates) != 1 || second.Gates[0].Breaker != gate.Open || !second.Gates[0].ChangedAt.Before(first.Now) {
+		t.Errorf("gates after the commit: %+v", second.Gates)
+	}
+}
+
+// TestSlowChangeEndsWithItsSession: a process that stops between locking a gate and storing
+// it holds the lock for as long as the server lets it, and changes nothing.
+func TestSlowChangeEndsWithItsSession(t *testing.T) {
+	db, url := open(t)
+	endpoint := newEndpoint(t, db).No
+	other := connect(t, url)
+	locked, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		_, err := db.ChangeGate(t.Context(), endpoint, func(s gate.State) gate.State {
+			close(locked)
+			<-t.Context().Done() // the test has gone on meanwhile
+			s.Failures = 1000
+			return s
+		})
+		done <- err
+	}()
+	<-locked
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		got, err := other.ChangeGate(t.Context(), endpoint, func(s gate.State) gate.State {
+			s.Failures++
+			return s
+		})
+		if err == nil {
+			if got.Failures != 1 {
+				t.Errorf("the gate after the stopped change: %+v", got)
+			}
+			break
+		}
+		if !errors.Is(err, store.ErrLocked) || time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		if err := <-done; err == nil {
+			t.Error("the stopped change was stored")
+		}
+	})
+}
