@@ -11,8 +11,14 @@ import (
 // deliveryColumns are what readDelivery reads of a row d that has the columns
 // of deliveries and the event's type.
 const (
-	deliveryColumns = `d.id, p.id, coalesce(d.type, e.type), d.state, d.owner <> 0, d.attempts, d.failures, d.run_at, d.expires_at, d.due_at,
+	deliveryColumns = `d.id, p.id, coalesce(d.type, e.type), d.state, d.owner <> 0, d.attempts, d.failures, d.run_at, d.expires_at, ` + nextAttemptAt + `,
 	d.finished_at, d.reason, d.last_outcome, d.endpoint, a.error, d.tenant`
+
+	// nextAttemptAt is when a delivery d is due. Where that is its place in an order, its
+	// due row says when it may be tried.
+	nextAttemptAt = `greatest(d.due_at, case when d.due_at <> 0 then (
+		select u.try_at from due u where u.endpoint = d.endpoint and u.due_at = d.due_at and u.delivery = d.id) end)`
+
 	deliveryJoins = `
 left join lateral (select id from endpoints where no = d.endpoint limit 1) p on true
 left join lateral (select error from attempts where delivery = d.id and number = d.attempts limit 1) a on true`

@@ -62,6 +62,7 @@ func eventType(c *conn, tenant store.TenantNo, event posthaste.ID) (t string, er
 
 const (
 	sqlEndpointID = `SELECT id FROM endpoints WHERE no = ?1`
+	sqlTryAt      = `SELECT try_at FROM due WHERE endpoint = ?1 AND due_at = ?2 AND delivery = ?3`
 	sqlLastError  = `SELECT error FROM attempts WHERE delivery = ?1 ORDER BY number DESC LIMIT 1`
 )
 
@@ -69,6 +70,15 @@ const (
 func complete(c *conn, d *store.DeliveryRow) error {
 	if _, err := c.get(sqlEndpointID, func(r row) { d.EndpointID = r.id(0) }, d.Endpoint); err != nil {
 		return err
+	}
+	if !d.NextAttemptAt.IsZero() { // at an ordered endpoint that is its place, and its row says when
+		tryAt := d.NextAttemptAt
+		if _, err := c.get(sqlTryAt, func(r row) { tryAt = r.at(0) }, d.Endpoint, d.NextAttemptAt, d.ID); err != nil {
+			return err
+		}
+		if tryAt.After(d.NextAttemptAt) {
+			d.NextAttemptAt = tryAt
+		}
 	}
 	_, err := c.get(sqlLastError, func(r row) { d.LastError = string(r.bytes(0)) }, d.ID)
 	return err

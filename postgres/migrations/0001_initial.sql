@@ -243,7 +243,8 @@ select posthaste_id('dlv', d.id) as id,
     d.attempts, d.failures,
     posthaste_time(d.run_at) as run_at,
     posthaste_time(d.expires_at) as expires_at,
-    posthaste_time(case when d.state = 0 and d.owner = 0 then d.due_at end) as next_attempt_at,
+    posthaste_time(case when d.state = 0 and d.owner = 0 then greatest(d.due_at, (
+        select u.try_at from due u where u.endpoint = d.endpoint and u.due_at = d.due_at and u.delivery = d.id)) end) as next_attempt_at,
     posthaste_time(d.finished_at) as finished_at,
     nullif(d.owner, 0) as owner,
     d.id as uuid

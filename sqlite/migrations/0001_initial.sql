@@ -212,7 +212,8 @@ SELECT
   CASE d.reason WHEN 1 THEN 'permanent failure' WHEN 2 THEN 'retries exhausted' WHEN 3 THEN 'expired' WHEN 4 THEN 'endpoint deleted' WHEN 5 THEN 'skipped' WHEN 6 THEN 'endpoint gone' END AS reason,
   CASE WHEN d.run_at <> 0 THEN strftime('%Y-%m-%d %H:%M:%f', d.run_at/1000 / 1000.0, 'unixepoch') END AS run_at,
   CASE WHEN d.expires_at <> 0 THEN strftime('%Y-%m-%d %H:%M:%f', d.expires_at/1000 / 1000.0, 'unixepoch') END AS expires_at,
-  CASE WHEN d.state = 0 AND d.owner = 0 AND d.due_at <> 0 THEN strftime('%Y-%m-%d %H:%M:%f', d.due_at/1000 / 1000.0, 'unixepoch') END AS next_attempt_at,
+  CASE WHEN d.state = 0 AND d.owner = 0 AND d.due_at <> 0 THEN strftime('%Y-%m-%d %H:%M:%f', max(d.due_at, coalesce((
+    SELECT u.try_at FROM due u WHERE u.endpoint = d.endpoint AND u.due_at = d.due_at AND u.delivery = d.id), 0))/1000 / 1000.0, 'unixepoch') END AS next_attempt_at,
   CASE WHEN d.state <> 0 AND d.finished_at <> 0 THEN strftime('%Y-%m-%d %H:%M:%f', d.finished_at/1000 / 1000.0, 'unixepoch') END AS finished_at
 FROM deliveries d
 LEFT JOIN tenants t ON t.no = d.tenant

@@ -232,6 +232,9 @@ func testOrderWaits(t *testing.T, f *fixture) {
 	ids := f.acceptInOrder(t, r, ep, 2)
 	f.settleMoved(t, r, f.stay(f.head(t, r, ep), f.at(time.Minute)))
 	f.noHead(t, r, ep, f.at(time.Minute))
+	if d := f.delivery(t, ids[0]); !d.NextAttemptAt.Equal(f.at(time.Minute)) {
+		t.Errorf("its next attempt is at %v, want %v", d.NextAttemptAt, f.at(time.Minute))
+	}
 	p := f.throughHead(r, ep)
 	p.Now = f.at(time.Minute - time.Microsecond)
 	if got := f.claimThrough(t, r, p); len(got.Leases) != 0 {
