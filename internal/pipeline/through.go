@@ -62,6 +62,9 @@ func (p *Pipeline) startThrough(ctx context.Context, e *endpoint) {
 func (p *Pipeline) claimThrough(ctx context.Context, e *endpoint) error {
 	no := e.row.No
 	from := p.agenda.from(no)
+	if e.ordered() {
+		from = time.Time{} // a place may be filled that lies before the last one
+	}
 	room := kind{within: e.policy.Lateness()}
 	want := claimCap
 	if e.ordered() || p.gates.state(no).Probing(e.policy) {
