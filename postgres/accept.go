@@ -75,7 +75,11 @@ stored as (
 	from batch
 	where key is null or id in (select event from keyed)
 	on conflict do nothing
-	returning id),
+	returning id, tenant),
+fresh as materialized (select array_agg(id) as ids, array_agg(tenant) as tenants from stored),
+told as (
+	insert into changes (kind, at, tenants, ids)
+	select 1, $22::int8, tenants, ids from fresh where ids is not null),
 made as (
 	insert into deliveries (id, tenant, endpoint, owner, run_at, due_at, expires_at)
 	select d.id, d.tenant, d.endpoint, case when d.due_at = 0 then $1::int4 else 0 end, $22::int8, d.due_at, d.expires_at
@@ -90,7 +94,7 @@ waiting as (
 	select endpoint, due_at, id from made where due_at <> 0
 	on conflict (endpoint, due_at, delivery) do update set owner = 0)
 select (select count(*) from fence), (select array_agg(no) from moved), (select array_agg(routing_version) from moved),
-	(select array_agg(id) from stored)`
+	(select ids from fresh)`
 
 // Accept implements store.Acceptance.
 func (db *DB) Accept(ctx context.Context, p store.AcceptParams) (store.Accepted, error) {

@@ -23,7 +23,7 @@ import (
 // -benchtime=100000x or more, past a checkpoint. Through a pooler every statement
 // is parsed and planned anew, which is a price for each batch, not for each event.
 func BenchmarkAcceptSettle(b *testing.B) {
-	for _, size := range []int{64, 256} {
+	for _, size := range []int{32, 64, 256} {
 		b.Run(fmt.Sprintf("batch=%d", size), func(b *testing.B) {
 			db, _ := open(b)
 			benchmarkAcceptSettle(b, db, size)

@@ -20,12 +20,13 @@ var hot = []string{
 	"accept", "acceptOrdered", "existing", "mine", "claim", "claimEndpoint", "claimFresh", "claimHead", "gates", "changedGates", "load", "settle", "lockDue", "lockDeliveries", "endLate", "revoke", "skip",
 	"owned", "ownedDue", "born", "claimed", "freeDue", "dueEndpoints", "endDeleted", "endExpired",
 	"stranded", "repairOwned", "repairUnowned", "verifyDeliveries", "replay", "resend", "event", "attempts", "delivery",
+	"changes", "describe", "purgeChanges",
 	"listEvents", "listAll", "listByTenant", "listByEvent", "listByEndpoint", "listDead", "listDeadByEndpoint",
 }
 
 // walks read due from its start to its end, by its key: what an epoch owns there
 // has no index. Rows of due are few, and those that a walk locks are its own.
-var walks = []string{"claimed", "freeDue", "dueEndpoints"}
+var walks = []string{"claimed", "freeDue", "dueEndpoints", "purgeChanges"}
 
 // TestHotPlans looks at the generic plan of each hot statement as it is made in a
 // database that is empty, that was analysed while it was empty, that grew without ever
@@ -70,7 +71,7 @@ type plan struct {
 	Plans     []plan `json:"Plans"`
 }
 
-var bigTables = regexp.MustCompile(`^(events|deliveries|attempts)(_\d{8})?$|^(due|dead|idempotency|gates)$`)
+var bigTables = regexp.MustCompile(`^(events|deliveries|attempts)(_\d{8})?$|^(due|dead|idempotency|gates|changes)$`)
 
 func checkPlan(t *testing.T, name string, p plan) {
 	t.Helper()
@@ -115,6 +116,7 @@ func leading(index string) string {
 	for prefix, column := range map[string]string{
 		"events": "tenant", "deliveries": "(id ", "attempts": "delivery", "due": "endpoint", "dead": "tenant", "idempotency": "namespace",
 		"gates": "endpoint", "changed": "changed_at",
+		"changes": "xid",
 	} {
 		if strings.HasPrefix(index, prefix) {
 			if strings.Contains(index, "endpoint") {
@@ -175,6 +177,7 @@ func fill(tb testing.TB, db *DB, n int) {
 		`insert into attempts (delivery, number, started_at, outcome) select ` + id(1) + `, 1, g, 1` + series + ` where g % 10 > 0`,
 		`insert into due (endpoint, due_at, delivery) select endpoint, due_at, id from deliveries where state = 0`,
 		`insert into dead (tenant, endpoint, delivery) select tenant, endpoint, id from deliveries where state = 2`,
+		`insert into changes (xid, at, kind, tenants, ids) select g, 0, 2, array[1], array[` + id(1) + `]` + series,
 	} {
 		exec(tb, db, sql)
 	}

@@ -29,7 +29,7 @@ func (db *DB) Retain(ctx context.Context, p store.RetainParams) (store.Retained,
 	var retained store.Retained
 	// Each goes on without the others: a day that can't be dropped must not let
 	// keys pile up.
-	err := errors.Join(db.dropDays(ctx, p, &retained), db.purgeKeys(ctx, p, &retained))
+	err := errors.Join(db.dropDays(ctx, p, &retained), db.purgeKeys(ctx, p, &retained), db.purgeChanges(ctx, p, &retained))
 	secrets, secretsErr := db.dropSecrets(ctx, p.Now, p.Limit)
 	retained.Secrets, retained.More = secrets, retained.More || secrets == p.Limit
 	if err = errors.Join(err, secretsErr); err != nil {

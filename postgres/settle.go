@@ -82,7 +82,10 @@ waiting as (
 buried as (
 	insert into dead (tenant, delivery, endpoint)
 	select tenant, id, endpoint from moved where state = 2
-	on conflict do nothing)
+	on conflict do nothing),
+told as (
+	insert into changes (kind, at, tenants, ids)
+	select 1 + state, $26::int8, array_agg(tenant), array_agg(id) from moved where state <> 0 group by state)
 select array_agg(place) from moved`
 
 // Settle implements store.Delivery. What it is told of deliveries whose day is past its
@@ -255,7 +258,10 @@ ended as (
 	set state = 1, owner = 0, due_at = 0, finished_at = $1, last_outcome = 1, reason = 0, revoked = 0,
 		attempts = greatest(h.number, h.attempts + (h.owner <> 0)::int4)
 	from held h where d.id = h.id and d.ctid = h.row
-	returning 1)
+	returning d.tenant, d.id),
+told as (
+	insert into changes (kind, at, tenants, ids)
+	select 2, $1::int8, array_agg(tenant), array_agg(id) from ended having count(*) > 0)
 select (select count(*) from ended), (select count(*) from found where blocked)`
 
 // endLate applies the rule of the late success to the deliveries that were

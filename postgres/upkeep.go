@@ -66,7 +66,10 @@ gone as (
 buried as (
 	insert into dead (tenant, delivery, endpoint)
 	select tenant, id, endpoint from ended
-	on conflict do nothing)`
+	on conflict do nothing),
+told as (
+	insert into changes (kind, at, tenants, ids)
+	select 3, $1::int8, array_agg(tenant), array_agg(id) from ended having count(*) > 0)`
 
 // Whether an endpoint is deleted is asked of the table by the very statement
 // that ends its work: an accept that was matched against an older state can't slip

@@ -23,7 +23,10 @@ func (db *DB) Accept(ctx context.Context, p store.AcceptParams) (store.Accepted,
 		}
 		out.Events = make([]store.AcceptedEvent, len(p.Events))
 		b := batch{conn: c, params: p, clock: db.now(), answers: out.Events, known: make([]bool, len(p.Events))}
-		return b.store(order)
+		if err := b.store(order); err != nil {
+			return err
+		}
+		return b.tell(order)
 	})
 	if err != nil {
 		return store.Accepted{}, err

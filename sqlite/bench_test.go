@@ -20,7 +20,7 @@ import (
 // settles, as in the engine.
 func BenchmarkAcceptSettle(b *testing.B) {
 	for _, endpoints := range []int{1, 1000} {
-		for _, size := range []int{64, 256} {
+		for _, size := range []int{32, 64, 256} {
 			name := fmt.Sprintf("endpoints=%d/batch=%d", endpoints, size)
 			b.Run(name+"/turns", func(b *testing.B) { benchAcceptSettle(b, endpoints, size, false) })
 			b.Run(name+"/pair", func(b *testing.B) { benchAcceptSettle(b, endpoints, size, true) })

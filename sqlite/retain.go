@@ -58,6 +58,11 @@ func (db *DB) Retain(ctx context.Context, p store.RetainParams) (store.Retained,
 	}
 	out.Secrets, err = db.dropSecrets(ctx, p.Now, p.Limit)
 	out.More = out.More || out.Secrets == p.Limit
+	if err != nil {
+		return out, err
+	}
+	out.Changes, err = db.purgeChanges(ctx, p.Now.Add(-store.ChangesPurgeAfter), p.Limit)
+	out.More = out.More || out.Changes == p.Limit
 	return out, err
 }
 

@@ -24,6 +24,7 @@ func (db *DB) Settle(ctx context.Context, p store.SettleParams) (store.Settled, 
 	err := db.write(ctx, "settle attempts", func(c *conn) error {
 		out = store.Settled{Moved: make([]bool, len(p.Settlements))}
 		records := 0
+		told := endings{conn: c, at: p.Now}
 		for _, i := range order {
 			s := &p.Settlements[i]
 			moved, err := move(c, s, p.Now)
@@ -33,6 +34,9 @@ func (db *DB) Settle(ctx context.Context, p store.SettleParams) (store.Settled, 
 			out.Moved[i] = moved
 			if moved && s.Attempt != nil {
 				records++
+			}
+			if moved {
+				told.add(s.State, s.Lease.Tenant, s.Lease.Delivery)
 			}
 		}
 		w := inserter{conn: c, one: sqlRecord, many: sqlRecords, left: records}
@@ -47,15 +51,17 @@ func (db *DB) Settle(ctx context.Context, p store.SettleParams) (store.Settled, 
 			if out.Moved[i] || p.Settlements[i].Attempt == nil {
 				continue
 			}
-			late, err := settleStale(c, &p.Settlements[i], p.Now)
+			s := &p.Settlements[i]
+			late, err := settleStale(c, s, p.Now)
 			if err != nil {
 				return err
 			}
 			if late {
 				out.Late++
+				told.add(posthaste.StateDelivered, s.Lease.Tenant, s.Lease.Delivery)
 			}
 		}
-		return nil
+		return told.write()
 	})
 	if err != nil {
 		return store.Settled{}, err

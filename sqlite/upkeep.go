@@ -117,6 +117,7 @@ const sqlEnd = `UPDATE deliveries SET state = 2, due_at = 0, reason = ?3, finish
 
 // endAll makes unowned due deliveries dead, and drops due rows that are stale.
 func endAll(c *conn, page []dueRow, reason posthaste.Reason, now time.Time) (ended int, err error) {
+	told := endings{conn: c, at: now}
 	for _, d := range page {
 		if !d.stale && d.Epoch != 0 {
 			continue // the delivery is leased: it ends when that settles
@@ -135,11 +136,12 @@ func endAll(c *conn, page []dueRow, reason posthaste.Reason, now time.Time) (end
 			continue
 		}
 		ended++
+		told.add(posthaste.StateDead, d.Tenant, d.Delivery)
 		if err := insertDead(c, d.Tenant, d.Endpoint, d.Delivery); err != nil {
 			return 0, err
 		}
 	}
-	return ended, nil
+	return ended, told.write()
 }
 
 // MakePartitions implements store.Upkeep: there are none.

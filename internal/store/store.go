@@ -87,6 +87,7 @@ type Store interface {
 	Tenants
 	Endpoints
 	Reading
+	Changes
 
 	// Ping reports whether the database answers.
 	Ping(ctx context.Context) error

@@ -41,7 +41,7 @@ type Upkeep interface {
 	// deliveries and attempts on PostgreSQL, bounded deletes on SQLite;
 	// never what is pending or dead and younger than DeadRetention. It raises the horizon first,
 	// in a transaction of its own. Idempotency keys go after their window,
-	// and signing secrets when they have expired.
+	// signing secrets when they have expired, and changes ChangesPurgeAfter.
 	Retain(ctx context.Context, p RetainParams) (Retained, error)
 
 	// Verify looks for violations of the promise from From on, Limit deliveries
@@ -131,6 +131,7 @@ type Retained struct {
 	Events     int      // rows deleted one by one (SQLite)
 	Keys       int
 	Secrets    int  // signing secrets
+	Changes    int  // rows
 	PurgedDead int  // dead letters that went
 	More       bool // there is more to do now
 }

@@ -1,7 +1,7 @@
 -- The tables of Posthaste on PostgreSQL 15 and newer.
 --
 -- events, deliveries and attempts are the truth. due and dead are indexes that
--- can be rebuilt from it, and replicas and gates can be emptied: nothing is lost by it.
+-- can be rebuilt from it, and replicas, gates and changes can be emptied: nothing is lost by it.
 --
 -- Times are whole microseconds since 1970 UTC, 0 for none, so that no session's
 -- time zone matters. Ids are UUIDv7: a delivery's id is its event's id with the
@@ -194,6 +194,20 @@ create table gates (
     changed_at        int8 not null default 0  -- by this database's clock; 0: never
 ) with (fillfactor = 50, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
 create index changed_gates on gates (changed_at);
+
+-- What became of events, for the live stream: a row for each kind of change that
+-- a transaction makes, written by that transaction. Transactions are numbered as
+-- they begin, and a reader compares the numbers with snapshots: see docs/adr/0012-changes.md.
+create table changes (
+    xid     int8 not null default pg_current_xact_id()::text::int8,
+    at      int8 not null,
+    kind    int2 not null, -- 1 event accepted, 2 delivery delivered, 3 delivery dead, 4 an endpoint's gate
+    tenants int4[] not null,
+    ids     uuid[] not null, -- of events, deliveries or endpoints, by the kind; as many as tenants
+    detail  bytea,
+    primary key (xid, kind)
+) with (toast_tuple_target = 8160, autovacuum_vacuum_scale_factor = 0.05);
+alter table changes alter tenants set storage external, alter ids set storage external; -- no time for compressing
 
 -- One row: ids up to it may be gone, so no replay or resend begins there.
 create table horizon (

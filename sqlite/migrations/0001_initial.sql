@@ -1,7 +1,7 @@
 -- The tables of Posthaste on SQLite.
 --
 -- events, deliveries and attempts are the truth; due and dead are indexes of it
--- that can be rebuilt, and replicas and gates can be emptied: nothing is lost by it.
+-- that can be rebuilt, and replicas, gates and changes can be emptied: nothing is lost by it.
 --
 -- Ids are 16 bytes, times whole microseconds since 1970 in UTC, 0 for none.
 -- states:   0 pending, 1 delivered, 2 dead
@@ -128,6 +128,16 @@ CREATE TABLE dead (
   PRIMARY KEY (tenant, delivery)
 ) WITHOUT ROWID;
 CREATE INDEX dead_endpoint ON dead (endpoint, delivery);
+
+-- What became of events, for the live stream: a row for each kind of change of a
+-- job of the writer, in the order of the commits.
+CREATE TABLE changes (
+  seq     INTEGER PRIMARY KEY,
+  at      INTEGER NOT NULL,
+  kind    INTEGER NOT NULL, -- 1 event accepted, 2 delivery delivered, 3 delivery dead, 4 an endpoint's gate
+  entries BLOB    NOT NULL, -- of each 20 bytes: the tenant's number, and the id of the event, delivery or endpoint
+  detail  BLOB
+);
 
 CREATE TABLE attempts (
   delivery         BLOB    NOT NULL,

@@ -32,6 +32,7 @@ type fixture struct {
 	minter posthaste.Minter
 	now    time.Time // the database's clock when the case began; cases count from it
 	tenant store.TenantNo
+	purged bool // retention has run, and may have deleted changes
 
 	mu      sync.Mutex
 	handles []store.Store // that have registered, each a process with a name of its own

@@ -236,6 +236,7 @@ func testRepairHorizon(t *testing.T, f *fixture) {
 // testReplayAgainstRetain: of each old dead letter either the replay was
 // refused, or the retention has left it alone.
 func testReplayAgainstRetain(t *testing.T, f *fixture) {
+	f.purged = true
 	r, ep := f.replica(t), f.endpoint(t)
 	var ids []posthaste.ID
 	for i := range 25 { // one a day, so that there are days to keep and days to drop

@@ -28,6 +28,7 @@ func retention(now time.Time, limit int) store.RetainParams {
 // retain runs retention to its end and adds up what it says.
 func (f *fixture) retain(t tester, p store.RetainParams) (sum store.Retained) {
 	t.Helper()
+	f.purged = true
 	for range 1000 {
 		got, err := f.Store.Retain(t.Context(), p)
 		if err != nil {
@@ -35,6 +36,7 @@ func (f *fixture) retain(t tester, p store.RetainParams) (sum store.Retained) {
 		}
 		sum.Partitions = append(sum.Partitions, got.Partitions...)
 		sum.Events, sum.Keys, sum.PurgedDead = sum.Events+got.Events, sum.Keys+got.Keys, sum.PurgedDead+got.PurgedDead
+		sum.Changes += got.Changes
 		if !got.More {
 			return sum
 		}

@@ -97,6 +97,7 @@ func Run(t *testing.T, open func(t *testing.T) Database) {
 		{"Endpoint", endpointCases},
 		{"Secret", secretCases},
 		{"Read", readCases},
+		{"Changes", changesCases},
 		{"Verify", verifyCases},
 		{"Model", modelCases},
 	}
@@ -109,7 +110,7 @@ func Run(t *testing.T, open func(t *testing.T) Database) {
 				t.Run(c.name, func(t *testing.T) {
 					f := newFixture(t, open(t))
 					if !c.damaged {
-						t.Cleanup(func() { f.wantClean(t) })
+						t.Cleanup(func() { f.wantClean(t); f.wantTold(t) })
 					}
 					c.run(t, f)
 				})
