@@ -32,6 +32,7 @@ import (
 	"github.com/posthaste-dev/posthaste/internal/keyring"
 	"github.com/posthaste-dev/posthaste/internal/pipeline"
 	"github.com/posthaste-dev/posthaste/internal/store"
+	"github.com/posthaste-dev/posthaste/internal/stream"
 	"github.com/posthaste-dev/posthaste/internal/telemetry"
 )
 
@@ -155,6 +156,7 @@ type Engine struct {
 	config       Config
 	pipeline     *pipeline.Pipeline
 	sender       *deliver.Sender
+	stream       *stream.Stream
 	handler      http.Handler
 	madeAdminKey string
 }
@@ -184,8 +186,9 @@ func New(ctx context.Context, config Config) (*Engine, error) {
 		MaxIdleConnsPerHost: config.MaxInFlight,
 	})
 	metrics := telemetry.NewMetrics()
+	e.stream = stream.New(stream.Config{Store: config.Store, Log: config.Log})
 	e.pipeline, err = pipeline.New(pipeline.Config{
-		Store: config.Store, Sender: e.sender, Keyring: ring, Replica: config.Replica, Roles: config.Roles,
+		Store: e.stream.Watch(config.Store), Sender: e.sender, Keyring: ring, Replica: config.Replica, Roles: config.Roles,
 		Log: config.Log, Metrics: metrics, MaxInFlight: config.MaxInFlight,
 		Grace: config.Grace, IdleSweep: config.IdleSweep,
 		Retention: config.Retention, DeadRetention: config.DeadRetention, DisableAfter: config.DisableAfter, IdempotencyWindow: config.IdempotencyWindow,
@@ -194,7 +197,7 @@ func New(ctx context.Context, config Config) (*Engine, error) {
 		return nil, err
 	}
 	e.handler, err = httpapi.New(httpapi.Config{
-		Pipeline: e.pipeline, Auth: auth.New(admin), Metrics: metrics, MetricsOpen: config.MetricsOpen,
+		Pipeline: e.pipeline, Stream: e.stream, Auth: auth.New(admin), Metrics: metrics, MetricsOpen: config.MetricsOpen,
 		Log: config.Log, Version: config.Version, MaxPayloadBytes: config.MaxPayloadBytes,
 		AllowNetworks: config.AllowNetworks, AllowHTTP: config.AllowHTTP, Retention: config.Retention,
 	})
@@ -255,6 +258,11 @@ func (e *Engine) MadeAdminKey() string { return e.madeAdminKey }
 // HTTPHandler returns the HTTP API. Requests are answered 503 until Run is ready.
 func (e *Engine) HTTPHandler() http.Handler { return e.handler }
 
+// CloseStreams ends the answers to GET /v1/stream, which go on for as long as
+// their clients stay: a server that shuts down would wait for them. Give it to
+// [http.Server.RegisterOnShutdown]. Run does it when its context ends.
+func (e *Engine) CloseStreams() { e.stream.Close() }
+
 // Ready returns nil when events can be accepted and delivered, else why not.
 func (e *Engine) Ready() error { return e.pipeline.Ready() }
 
@@ -262,6 +270,8 @@ func (e *Engine) Ready() error { return e.pipeline.Ready() }
 // the grace. It returns an error if it could not begin. Call it once.
 func (e *Engine) Run(ctx context.Context) error {
 	defer e.sender.Close()
+	defer e.stream.Close()
+	defer context.AfterFunc(ctx, e.stream.Close)()
 	err := e.pipeline.Run(ctx)
 	if err != nil && ctx.Err() != nil {
 		// The pipeline's errors are of its beginning only: it was told to end before

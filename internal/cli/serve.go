@@ -72,7 +72,9 @@ func (s *server) run(ctx context.Context) error {
 		stopServing() // an engine that cannot go on must not go on taking requests
 		engineDone <- err
 	}()
-	httpErr := serveHTTP(serving, newHTTPServer(e.HTTPHandler(), s.log), listener, httpGrace(s.config.Grace))
+	httpServer := newHTTPServer(e.HTTPHandler(), s.log)
+	httpServer.RegisterOnShutdown(e.CloseStreams)
+	httpErr := serveHTTP(serving, httpServer, listener, httpGrace(s.config.Grace))
 	s.log.InfoContext(ctx, "no more requests are taken; finishing what is under way")
 	stopEngine()
 	return errors.Join(httpErr, <-engineDone, db.Close())

@@ -25,6 +25,7 @@ import (
 	"github.com/posthaste-dev/posthaste/internal/deliver"
 	"github.com/posthaste-dev/posthaste/internal/pipeline"
 	"github.com/posthaste-dev/posthaste/internal/store"
+	"github.com/posthaste-dev/posthaste/internal/stream"
 	"github.com/posthaste-dev/posthaste/internal/telemetry"
 )
 
@@ -38,6 +39,10 @@ type Config struct {
 	Metrics *telemetry.Metrics
 	// MetricsOpen serves /metrics without a key. Default: an admin key is needed.
 	MetricsOpen bool
+
+	// Stream is the live stream. Default: one on the pipeline's store, which only looks
+	// for changes now and then.
+	Stream *stream.Stream
 
 	// Log takes a line for each request at level debug, and one at warn or error
 	// for each that is answered with 5xx. Default: nowhere.
@@ -80,6 +85,9 @@ func New(cfg Config) (http.Handler, error) {
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Stream == nil {
+		cfg.Stream = stream.New(stream.Config{Store: cfg.Pipeline.Store(), Log: cfg.Log})
 	}
 	if cfg.MaxPayloadBytes <= 0 {
 		cfg.MaxPayloadBytes = 1 << 20
@@ -126,6 +134,7 @@ type call struct {
 	tenant    store.TenantRow
 	status    int // 0: nothing answered yet
 	failure   error
+	endless   bool // the answer goes on while the client stays: its time says nothing
 	detached  bool // the body was not read to its end: the connection cannot be used again
 }
 
@@ -182,7 +191,9 @@ func (a *api) finish(c *call, began time.Time) {
 		c.refuse(fmt.Errorf("panic: %v", p))
 	}
 	took := time.Since(began)
-	a.seconds.observe(c.route, c.status, took)
+	if !c.endless {
+		a.seconds.observe(c.route, c.status, took)
+	}
 	level := slog.LevelDebug
 	switch {
 	case c.status == http.StatusServiceUnavailable:

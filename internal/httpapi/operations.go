@@ -126,6 +126,20 @@ var (
 		status: 200, out: skipBody{}, codes: []posthaste.Code{posthaste.CodeNotPending, posthaste.CodeUnreadable, posthaste.CodeTooLarge},
 	}
 
+	streamOperation = operation{
+		tag: "Stream", summary: "Follow what becomes of events, live",
+		text: "Server-sent events, until you close the connection. event is what happened, data a JSON object of tenant, delivery_id, event_id, endpoint_id, type, correlation_id and at " +
+			"(those that there are; endpoint.gate has gate, the endpoint's gate as the endpoint shows it). id is opaque: with it in Last-Event-ID a later request goes on after that event, without gap and without repetition, " +
+			"on any replica, for 24 hours. An event stream.reset says that events may be missing, since the id is older than that or unknown; the stream then goes on from the present. " +
+			"A comment comes every 15 seconds, with a new id. A client that does not read is disconnected, and can go on where it was.",
+		params: []param{
+			{name: "types", text: "What to be told of, separated by commas: event.accepted, delivery.delivered, delivery.dead, endpoint.gate. Everything where it is left out"},
+			{name: "last_event_id", text: "Instead of the header, which a browser can't set on its first request"},
+			{name: headerLastEventID, in: "header", text: "The id of the last event that you saw. It wins over last_event_id"},
+		},
+		status: 200, outType: "text/event-stream", codes: []posthaste.Code{posthaste.CodeInvalid, posthaste.CodeUnavailable},
+	}
+
 	tenantCodes = append([]posthaste.Code{posthaste.CodeInvalid, posthaste.CodeNotFound}, changeCodes...)
 
 	createTenantOperation = operation{tag: "Tenants", summary: "Make a tenant", in: tenantRequest{}, required: []string{"name"}, status: 201, out: tenantBody{}, codes: []posthaste.Code{posthaste.CodeConflict}}

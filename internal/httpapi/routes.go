@@ -68,6 +68,8 @@ func (a *api) routes() []route {
 		{"POST", "/v1/deliveries/{id}/replay", anyKey, a.replayDelivery, replayDeliveryOperation},
 		{"POST", "/v1/deliveries/{id}/skip", anyKey, a.skipDelivery, skipDeliveryOperation},
 
+		{"GET", "/v1/stream", allTenants, a.streamChanges, streamOperation},
+
 		{"POST", "/v1/tenants", adminKey, a.createTenant, createTenantOperation},
 		{"GET", "/v1/tenants", adminKey, a.listTenants, listTenantsOperation},
 		{"GET", "/v1/tenants/{name}", adminKey, a.readTenant, readTenantOperation},
