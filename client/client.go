@@ -132,12 +132,7 @@ func (c *Client) do(ctx context.Context, q call) (answer, error) {
 	if q.isJSON {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	if c.key != "" {
-		req.Header.Set("Authorization", "Bearer "+c.key)
-	}
-	if c.tenant != "" {
-		req.Header.Set("Posthaste-Tenant", c.tenant)
-	}
+	c.authorize(req)
 	// Payloads come as they were accepted: no transparent decompression.
 	req.Header.Set("Accept-Encoding", "identity")
 	res, err := c.http.Do(req)
@@ -159,6 +154,16 @@ func (c *Client) do(ctx context.Context, q call) (answer, error) {
 		return answer{}, readError(res, body)
 	}
 	return answer{status: res.StatusCode, header: res.Header, body: body}, nil
+}
+
+// authorize says who asks, and for whom.
+func (c *Client) authorize(req *http.Request) {
+	if c.key != "" {
+		req.Header.Set("Authorization", "Bearer "+c.key)
+	}
+	if c.tenant != "" {
+		req.Header.Set("Posthaste-Tenant", c.tenant)
+	}
 }
 
 // doJSON makes a request with in as its JSON body, unless in is nil, and reads

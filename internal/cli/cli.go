@@ -41,6 +41,7 @@ type grammar struct {
 	Deliveries deliveriesCommand `cmd:"" help:"Look at deliveries, and replay dead ones."`
 	Replay     deliveriesReplay  `cmd:"" help:"Bring dead deliveries back: short for deliveries replay."`
 	Endpoints  endpointsCommand  `cmd:"" help:"Manage where events go."`
+	Tail       tailCommand       `cmd:"" help:"Print what becomes of events, live."`
 	Tenants    tenantsCommand    `cmd:"" help:"Manage tenants."`
 	Migrate    migrateCommand    `cmd:"" help:"Bring the database to this version's schema, or print the schema."`
 	Verify     verifyCommand     `cmd:"" help:"Check that the database keeps the promise: nothing lost, nothing without a record."`
