@@ -32,7 +32,10 @@ ended as (
 buried as (
 	insert into dead (tenant, delivery, endpoint)
 	select tenant, id, endpoint from ended
-	on conflict do nothing)
+	on conflict do nothing),
+told as (
+	insert into changes (kind, at, tenants, ids)
+	select 3, $1::int8, array_agg(tenant), array_agg(id) from ended having count(*) > 0)
 select (select count(*) from ended), (select count(*) from found where blocked)`
 
 // Skip implements store.Skipping.

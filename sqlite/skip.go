@@ -40,6 +40,9 @@ func (db *DB) Skip(ctx context.Context, p store.SkipParams) (store.DeliveryRow, 
 		if _, err := c.exec(sqlSkip, d.id, d.attempts, int64(outcome), int64(posthaste.ReasonSkipped), p.Now); err != nil {
 			return err
 		}
+		if err := tell(c, p.Now, store.ChangeDead, appendEntry(nil, d.tenant, d.id)); err != nil {
+			return err
+		}
 		return insertDead(c, d.tenant, d.endpoint, d.id)
 	})
 	if err != nil {

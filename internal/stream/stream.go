@@ -164,6 +164,12 @@ func (w watched) EndExpired(ctx context.Context, p store.EndExpiredParams) (stor
 	return ended, err
 }
 
+func (w watched) Skip(ctx context.Context, p store.SkipParams) (store.DeliveryRow, error) {
+	row, err := w.Store.Skip(ctx, p)
+	w.stream.Wake()
+	return row, err
+}
+
 func (w watched) AppendChange(ctx context.Context, p store.AppendChangeParams) error {
 	err := w.Store.AppendChange(ctx, p)
 	w.stream.Wake()
