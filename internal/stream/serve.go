@@ -139,7 +139,7 @@ func (s *Stream) locate(ctx context.Context, c *client, lastID string) (resumed 
 	}
 	cursor, at, err := parseID(lastID)
 	if err != nil {
-		return false, "unknown_id", nil
+		return false, "unknown_id", nil //nolint:nilerr // the client is told by a reset
 	}
 	if s.Now().Sub(at) > store.ChangesKept {
 		return false, "too_old", nil
