@@ -186,7 +186,7 @@ func TestDocumentListsEveryRoute(t *testing.T) {
 		"get /v1/endpoints", "post /v1/endpoints", "delete /v1/endpoints/{id}", "get /v1/endpoints/{id}", "patch /v1/endpoints/{id}", "put /v1/endpoints/{id}",
 		"post /v1/endpoints/{id}/pause", "post /v1/endpoints/{id}/resume", "post /v1/endpoints/{id}/rotate-secret", "post /v1/endpoints/{id}/test",
 		"get /v1/events", "post /v1/events", "post /v1/events/batch", "get /v1/events/{id}", "get /v1/events/{id}/payload", "post /v1/events/{id}/resend",
-		"get /v1/tenants", "post /v1/tenants", "get /v1/tenants/{name}",
+		"get /v1/stream", "get /v1/tenants", "post /v1/tenants", "get /v1/tenants/{name}",
 		"delete /v1/tenants/{name}", "patch /v1/tenants/{name}", "put /v1/tenants/{name}",
 	}
 	var got []string
