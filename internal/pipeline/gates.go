@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -311,12 +312,27 @@ func (p *Pipeline) moved(ctx context.Context, e *endpoint, row store.Gate, moves
 		p.metrics.BreakerMoves.WithLabelValues(m.From.String(), m.To.String()).Inc()
 		p.log.InfoContext(ctx, "breaker moved", "endpoint_id", e.row.ID.Print(posthaste.KindEndpoint),
 			"from", m.From.String(), "to", m.To.String(), "consecutive_failures", row.Failures, "until", row.OpenUntil)
-		p.announceAbout(e, "endpoint.gate", map[string]any{
+		about := map[string]any{
 			"from_state": m.From.String(), "to_state": m.To.String(), "consecutive_failures": row.Failures, "until": orNil(row.OpenUntil),
-		})
+		}
+		p.tellStream(ctx, e, about)
+		p.announceAbout(e, "endpoint.gate", about)
 	}
 	if len(moves) > 0 {
 		p.waker.wake(e.row.No) // the other replicas look at the gate when they claim
+	}
+}
+
+// tellStream records a breaker's move for those who follow the stream of its tenant.
+func (p *Pipeline) tellStream(ctx context.Context, e *endpoint, about map[string]any) {
+	detail, err := json.Marshal(about)
+	if err == nil {
+		err = p.store.AppendChange(ctx, store.AppendChangeParams{
+			Kind: store.ChangeGate, Tenant: e.row.Tenant, ID: e.row.ID, At: p.clock.Now(), Detail: detail,
+		})
+	}
+	if err != nil && ctx.Err() == nil {
+		p.log.WarnContext(ctx, "a breaker's move is missing from the stream", "err", err)
 	}
 }
 
