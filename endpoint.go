@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Endpoint is where events of a tenant go: a URL with its subscription, its
-// secrets and its delivery policy.
+// Endpoint is where events of a tenant go: a URL, or a Go function in-process,
+// with its subscription, its secrets and its delivery policy.
 type Endpoint struct {
 	ID      ID
 	Version int // rises with every change; attempts name the version they used
@@ -24,7 +24,7 @@ type Endpoint struct {
 // Definition is the part of an endpoint that its owner writes. Its JSON form is
 // what the API takes and gives, and what is stored for each version.
 type Definition struct {
-	URL         string            `json:"url" doc:"Where events are POSTed: https, without credentials in it"`
+	URL         string            `json:"url" doc:"Where events are POSTed: https, without credentials in it. func:NAME is a handler, which a program that embeds the engine makes"`
 	Description string            `json:"description" doc:"Free text, 1,024 bytes at most"`
 	EventTypes  []string          `json:"event_types" doc:"Patterns: an exact type, a prefix such as invoice.*, or *"`
 	Headers     map[string]string `json:"headers" doc:"Sent with every delivery"`
@@ -70,19 +70,13 @@ type RetryPolicy struct {
 
 // DefaultDefinition returns the definition that the fields of a request are laid over.
 func DefaultDefinition() Definition {
-	step := func(s ...time.Duration) (out []Duration) {
-		for _, d := range s {
-			out = append(out, Duration(d))
-		}
-		return out
-	}
 	breaker := DefaultBreaker()
 	return Definition{
 		EventTypes: []string{"*"},
 		Headers:    map[string]string{},
 		Signature:  Signature{Scheme: SchemeStandard},
 		Retry: RetryPolicy{
-			Schedule: step(5*time.Second, 5*time.Minute, 30*time.Minute, 2*time.Hour, 5*time.Hour,
+			Schedule: durations(5*time.Second, 5*time.Minute, 30*time.Minute, 2*time.Hour, 5*time.Hour,
 				10*time.Hour, 14*time.Hour, 20*time.Hour, 24*time.Hour),
 			Jitter:    0.2,
 			Timeout:   Duration(15 * time.Second),
@@ -92,6 +86,13 @@ func DefaultDefinition() Definition {
 		MaxInFlight: 16,
 		Breaker:     &breaker,
 	}
+}
+
+func durations(list ...time.Duration) (out []Duration) {
+	for _, d := range list {
+		out = append(out, Duration(d))
+	}
+	return out
 }
 
 // Matches reports whether the endpoint subscribes to events of the given type.

@@ -45,6 +45,8 @@ func (rules DefinitionRules) validateURL(field, raw string) []Problem {
 	switch {
 	case raw == "":
 		return problem("is missing", example)
+	case strings.HasPrefix(raw, HandlerPrefix):
+		return problem("names a handler", "a handler is made by the program that registers it, not by a request; "+example)
 	case len(raw) > MaxURLBytes:
 		return problem("is too long", strconv.Itoa(MaxURLBytes)+" bytes at most")
 	case strings.ContainsFunc(raw, func(c rune) bool { return c <= ' ' || c == 0x7f || c == '\\' }):

@@ -37,12 +37,17 @@ func (d Definition) Validate(rules DefinitionRules) []Problem {
 	problems = append(problems, validateHeaders(d.Headers)...)
 	problems = append(problems, d.validateSignature()...)
 	problems = append(problems, d.Retry.validate(rules)...)
-	if d.MaxInFlight < 1 || d.MaxInFlight > MaxMaxInFlight {
-		problems = append(problems, Problem{
-			Field: "max_in_flight", Message: fmt.Sprintf("is %d", d.MaxInFlight), Hint: fmt.Sprintf("1 to %d", MaxMaxInFlight),
-		})
-	}
+	problems = append(problems, d.validateInFlight()...)
 	return append(problems, d.validateGate()...)
+}
+
+func (d Definition) validateInFlight() []Problem {
+	if d.MaxInFlight < 1 || d.MaxInFlight > MaxMaxInFlight {
+		return []Problem{{
+			Field: "max_in_flight", Message: fmt.Sprintf("is %d", d.MaxInFlight), Hint: fmt.Sprintf("1 to %d", MaxMaxInFlight),
+		}}
+	}
+	return nil
 }
 
 func (d Definition) validateSubscription() (problems []Problem) {

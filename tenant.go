@@ -23,6 +23,12 @@ const (
 	TenantOperator = "operator"
 )
 
+// TenantAll owns the endpoints that get the events of every tenant: handlers of
+// a program. It is no tenant otherwise: it takes no events, no request can name it
+// to change something, and lists of tenants leave it out. Nobody can make one of
+// its name, which [ValidateTenantName] refuses.
+const TenantAll = "*"
+
 var tenantName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}$`)
 
 // ValidateTenantName returns what is wrong with a tenant's name, or nil.

@@ -24,6 +24,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/posthaste-dev/posthaste/internal/auth"
@@ -159,6 +160,10 @@ type Engine struct {
 	stream       *stream.Stream
 	handler      http.Handler
 	madeAdminKey string
+
+	mu       sync.Mutex
+	handlers []Handler
+	started  bool // no handler can be added any more
 }
 
 // New makes an engine. It reads and keeps settings in the database, so the
@@ -272,10 +277,13 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer e.sender.Close()
 	defer e.stream.Close()
 	defer context.AfterFunc(ctx, e.stream.Close)()
-	err := e.pipeline.Run(ctx)
+	err := e.keepHandlers(ctx)
+	if err == nil {
+		err = e.pipeline.Run(ctx)
+	}
 	if err != nil && ctx.Err() != nil {
-		// The pipeline's errors are of its beginning only: it was told to end before
-		// it had begun, and a driver's word for that is not always ctx's.
+		// These errors are of the beginning only: it was told to end before it had
+		// begun, and a driver's word for that is not always ctx's.
 		e.config.Log.InfoContext(ctx, "stopped before the start was complete", "err", err)
 		return nil
 	}

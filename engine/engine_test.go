@@ -95,9 +95,15 @@ func eventually(t *testing.T, what string, try func() bool) {
 // request asks the engine's HTTP API and returns status and body.
 func request(t *testing.T, e *engine.Engine, key, route, body string) (int, string) {
 	t.Helper()
+	return ask(t, e, http.Header{"Authorization": {"Bearer " + key}}, route, body)
+}
+
+// ask is request with headers of the caller's.
+func ask(t *testing.T, e *engine.Engine, header http.Header, route, body string) (int, string) {
+	t.Helper()
 	method, path, _ := strings.Cut(route, " ")
 	req := httptest.NewRequest(method, path, strings.NewReader(body))
-	req.Header.Set("Authorization", "Bearer "+key)
+	req.Header = header
 	req.Header.Set("Content-Type", "application/json")
 	w := httptest.NewRecorder()
 	e.HTTPHandler().ServeHTTP(w, req)

@@ -54,18 +54,25 @@ func (e *Engine) Send(ctx context.Context, tenant string, event Event) (Receipt,
 		return Receipt{}, noTenant(tenant, err)
 	}
 	got, err := e.pipeline.Accept(ctx, pipeline.Submission{
-		Tenant: owner,
-		Event: posthaste.Event{
-			Type: event.Type, Source: "api", ContentType: event.ContentType, ContentEncoding: event.ContentEncoding,
-			Headers: event.Headers, Payload: event.Payload, IdempotencyKey: event.IdempotencyKey,
-			OrderKey: event.OrderKey, Traceparent: event.Traceparent,
-		},
-		Endpoints: event.Endpoints,
+		Tenant: owner, Event: event.accepted(), Endpoints: event.Endpoints,
 	})
 	if err != nil {
 		return Receipt{}, err
 	}
-	return Receipt{ID: got.ID, Deliveries: got.Deliveries, Duplicate: got.Duplicate}, nil
+	return receiptOf(got), nil
+}
+
+// accepted is the event as the pipeline takes it.
+func (event Event) accepted() posthaste.Event {
+	return posthaste.Event{
+		Type: event.Type, Source: "api", ContentType: event.ContentType, ContentEncoding: event.ContentEncoding,
+		Headers: event.Headers, Payload: event.Payload, IdempotencyKey: event.IdempotencyKey,
+		OrderKey: event.OrderKey, Traceparent: event.Traceparent,
+	}
+}
+
+func receiptOf(r pipeline.Receipt) Receipt {
+	return Receipt{ID: r.ID, Deliveries: r.Deliveries, Duplicate: r.Duplicate}
 }
 
 func noTenant(name string, err error) error {

@@ -113,7 +113,7 @@ made as (
 	where coalesce(n, 1) <= $7::int4
 		and $2 > (select id from horizon)
 		and exists (select from events where tenant = $1 and id = $2)
-		and exists (select from endpoints p where p.no = $3 and p.tenant = $1 and p.deleted_at = 0)
+		and exists (select from endpoints p where p.no = $3 and p.tenant in ($1, $9) and p.deleted_at = 0)
 	returning endpoint, due_at, id),
 waiting as (
 	insert into due (endpoint, due_at, delivery)
@@ -134,7 +134,7 @@ func (db *DB) Resend(ctx context.Context, p store.ResendParams) (posthaste.ID, e
 	batch.Queue(horizonLockSQL)
 	batch.Queue(resendLockSQL, int32(p.Tenant), [16]byte(p.Event))
 	batch.Queue(resendSQL, int32(p.Tenant), [16]byte(p.Event), int32(p.Endpoint), micros(p.Now), micros(p.ExpiresAt),
-		[16]byte(p.Event.Delivery(posthaste.MaxNumber)), posthaste.MaxNumber, p.Ordered).
+		[16]byte(p.Event.Delivery(posthaste.MaxNumber)), posthaste.MaxNumber, p.Ordered, int32(store.EveryTenant)).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&made) })
 	err := db.side.Run(ctx, batch)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -149,12 +149,12 @@ func (db *DB) Resend(ctx context.Context, p store.ResendParams) (posthaste.ID, e
 const whyNotResentSQL = `
 select $2 <= (select id from horizon),
 	exists (select from events where tenant = $1 and id = $2),
-	exists (select from endpoints where no = $3 and tenant = $1),
-	exists (select from endpoints where no = $3 and tenant = $1 and deleted_at = 0)`
+	exists (select from endpoints where no = $3 and tenant in ($1, $4)),
+	exists (select from endpoints where no = $3 and tenant in ($1, $4) and deleted_at = 0)`
 
 func (db *DB) whyNotResent(ctx context.Context, p store.ResendParams) error {
 	var expired, event, endpoint, living bool
-	err := db.side.QueryRow(ctx, whyNotResentSQL, int32(p.Tenant), [16]byte(p.Event), int32(p.Endpoint)).
+	err := db.side.QueryRow(ctx, whyNotResentSQL, int32(p.Tenant), [16]byte(p.Event), int32(p.Endpoint), int32(store.EveryTenant)).
 		Scan(&expired, &event, &endpoint, &living)
 	switch {
 	case err != nil:

@@ -25,8 +25,8 @@ where no = $1 and version = $2 and deleted_at = 0 returning ` + tenantColumns
 	tenantByUIDSQL = `select ` + tenantColumns + ` from tenants where uid = $1 and uid <> '' and deleted_at = 0`
 	tenantByNoSQL  = `select ` + tenantColumns + ` from tenants where no = $1`
 
-	listTenantsSQL     = `select ` + tenantColumns + ` from tenants where ($1 = 0 or no < $1) and deleted_at = 0 order by no desc limit $2`
-	listEveryTenantSQL = `select ` + tenantColumns + ` from tenants where $1 = 0 or no < $1 order by no desc limit $2`
+	listTenantsSQL     = `select ` + tenantColumns + ` from tenants where ($1 = 0 or no < $1) and deleted_at = 0 and name <> '*' order by no desc limit $2`
+	listEveryTenantSQL = `select ` + tenantColumns + ` from tenants where ($1 = 0 or no < $1) and name <> '*' order by no desc limit $2`
 )
 
 // CreateTenant implements store.Tenants.

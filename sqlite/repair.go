@@ -76,7 +76,8 @@ func aboveHorizon(c *conn, id posthaste.ID) error {
 
 const sqlEndpointStanding = `SELECT tenant, deleted_at FROM endpoints WHERE no = ?1`
 
-// livingEndpoint fails unless the endpoint exists, for this tenant, and is not deleted.
+// livingEndpoint fails unless the endpoint exists, for this tenant or for all, and
+// is not deleted.
 func livingEndpoint(c *conn, tenant store.TenantNo, no store.EndpointNo) error {
 	var owner store.TenantNo
 	var deletedAt time.Time
@@ -84,7 +85,7 @@ func livingEndpoint(c *conn, tenant store.TenantNo, no store.EndpointNo) error {
 	switch {
 	case err != nil:
 		return err
-	case owner != tenant:
+	case owner != tenant && owner != store.EveryTenant:
 		return fmt.Errorf("endpoint: %w", store.ErrNotFound)
 	case !deletedAt.IsZero():
 		return &posthaste.Error{

@@ -184,8 +184,8 @@ func scanTenant(r row) (store.TenantRow, error) {
 }
 
 const (
-	sqlListTenants     = tenantColumns + `WHERE no < ?1 AND deleted_at = 0 ORDER BY no DESC LIMIT ?2`
-	sqlListEveryTenant = tenantColumns + `WHERE no < ?1 ORDER BY no DESC LIMIT ?2`
+	sqlListTenants     = tenantColumns + `WHERE no < ?1 AND deleted_at = 0 AND name <> '*' ORDER BY no DESC LIMIT ?2`
+	sqlListEveryTenant = tenantColumns + `WHERE no < ?1 AND name <> '*' ORDER BY no DESC LIMIT ?2`
 )
 
 // ListTenants implements store.Tenants.

@@ -41,7 +41,7 @@ func (p *progress) failed(ctx context.Context, r Result, err error) Result {
 	} else if dns, ok := errors.AsType[*net.DNSError](err); ok {
 		r.Cause, r.Error = posthaste.CauseDNS, fmt.Sprintf("look up %s: %s", dns.Name, dns.Err)
 	}
-	r.Error = printable(r.Error)
+	r.Error = Printable(r.Error)
 	return r
 }
 
@@ -113,9 +113,9 @@ func describe(at step, err error) string {
 
 const maxErrorBytes = 300
 
-// printable makes text that databases and logs take: an error may repeat what a
-// receiver sent.
-func printable(s string) string {
+// Printable makes text of 300 bytes at most that databases and logs take: an error
+// may repeat what a receiver sent.
+func Printable(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {
 			return '.'

@@ -109,7 +109,7 @@ func (a *api) listDeliveries(c *call) error {
 		return err
 	}
 	if !endpoint.IsZero() {
-		row, err := a.store.Endpoint(c.r.Context(), c.tenant.No, endpoint) // a deleted one too: its history stays readable
+		row, err := a.Pipeline.Endpoint(c.r.Context(), c.tenant.No, endpoint) // a deleted one too: its history stays readable
 		if errors.Is(err, store.ErrNotFound) {
 			return oneProblem("endpoint_id", "names no endpoint of this tenant", "list the endpoints with GET /v1/endpoints")
 		}

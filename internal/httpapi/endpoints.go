@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -85,7 +86,7 @@ type endpointBody struct {
 	DeletedAt moment            `json:"deleted_at" doc:"Null while it lives. A deleted endpoint can be read by its id, and so can its deliveries"`
 	Secrets   []secretBody      `json:"signing_secrets" doc:"What deliveries are signed with, the newest first; more than one while a rotation overlaps. An expired one is left out within the hour"`
 	Secret    string            `json:"secret,omitempty" doc:"Shown once, in the answer to the request that made the endpoint or the secret"`
-	Tenant    string            `json:"tenant,omitempty" doc:"Whose it is; only where all tenants are read"`
+	Tenant    string            `json:"tenant,omitempty" doc:"Whose it is, where all tenants are read; * for a handler that gets the events of all tenants, which each of them sees"`
 }
 
 // showEndpoint writes empty lists where the stored definition has none at all,
@@ -112,8 +113,13 @@ func showEndpoint(row store.EndpointRow, g gateBody) endpointBody {
 	if metadata == nil {
 		metadata = map[string]string{}
 	}
+	owner := ""
+	if row.Tenant == store.EveryTenant {
+		owner = posthaste.TenantAll
+	}
 	return endpointBody{
-		ID: e.ID.Print(posthaste.KindEndpoint), Definition: d, UID: orNull(e.UID), Metadata: metadata, Enabled: !e.Disabled, Gate: g,
+		Tenant: owner,
+		ID:     e.ID.Print(posthaste.KindEndpoint), Definition: d, UID: orNull(e.UID), Metadata: metadata, Enabled: !e.Disabled, Gate: g,
 		Version: e.Version, CreatedAt: moment(e.CreatedAt), UpdatedAt: moment(e.UpdatedAt), DeletedAt: moment(e.DeletedAt),
 		Secrets: showSecrets(row.Secrets),
 	}
@@ -142,7 +148,7 @@ func (a *api) createEndpoint(c *call) error {
 	}
 	// What could not be decoded has its default, which is good; so both kinds of
 	// problems can be told at once, without telling the same twice.
-	problems = append(problems, without(append(in.Validate(a.rules), in.validate()...), problems)...)
+	problems = append(problems, without(append(in.Validate(a.rules), in.validateEndpoint()...), problems)...)
 	secret := signature.NewSecret()
 	if in.Secret != nil {
 		secret = *in.Secret
@@ -195,7 +201,7 @@ func (a *api) listEndpoints(c *call) error {
 	if err := q.err(); err != nil {
 		return err
 	}
-	rows, err := a.store.ListEndpoints(c.r.Context(), p)
+	rows, err := a.Pipeline.ListEndpoints(c.r.Context(), p)
 	if err != nil {
 		return err
 	}
@@ -213,7 +219,7 @@ func (a *api) listEndpoints(c *call) error {
 	}
 	show := func(row store.EndpointRow) endpointBody {
 		body := showEndpoint(row, gates[row.No])
-		body.Tenant = names[row.Tenant]
+		body.Tenant = cmp.Or(names[row.Tenant], body.Tenant)
 		return body
 	}
 	c.write(http.StatusOK, newPage(rows, show, printCursor(endpointList, next)))
@@ -259,7 +265,7 @@ func (a *api) readEndpoint(c *call) error {
 		return err
 	}
 	body := showEndpoint(row, gates[row.No])
-	body.Tenant = names[row.Tenant]
+	body.Tenant = cmp.Or(names[row.Tenant], body.Tenant)
 	c.answerEndpoint(http.StatusOK, body)
 	return nil
 }
@@ -280,13 +286,13 @@ func (a *api) findEndpoint(c *call) (row store.EndpointRow, pre precondition, er
 		case len(posthaste.ValidateUID("uid", uid)) > 0:
 			return row, pre, notFound("endpoint")
 		}
-		row, err = a.store.EndpointByUID(c.r.Context(), c.tenant.No, uid)
+		row, err = a.Pipeline.EndpointByUID(c.r.Context(), c.tenant.No, uid)
 	} else {
 		var id posthaste.ID
 		if id, err = pathID(c, posthaste.KindEndpoint, "endpoint"); err != nil {
 			return row, pre, err
 		}
-		row, err = a.store.Endpoint(c.r.Context(), c.tenant.No, id)
+		row, err = a.Pipeline.Endpoint(c.r.Context(), c.tenant.No, id)
 	}
 	if errors.Is(err, store.ErrNotFound) {
 		err = notFound("endpoint")
@@ -307,6 +313,9 @@ func (a *api) livingEndpoint(c *call) (store.EndpointRow, precondition, error) {
 	row, pre, err := a.findEndpoint(c)
 	if err == nil && !row.DeletedAt.IsZero() {
 		err = notFound("endpoint")
+	}
+	if err == nil {
+		err = c.mayChange(row)
 	}
 	return row, pre, err
 }

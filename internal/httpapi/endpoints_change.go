@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/posthaste-dev/posthaste"
 	"github.com/posthaste-dev/posthaste/internal/store"
@@ -19,7 +20,12 @@ func (a *api) patchEndpoint(c *call) error {
 	if err != nil {
 		return err
 	}
-	return a.changeEndpoint(c, row.ID, pre, func(row *store.EndpointRow) error { return a.merge(body, row) })
+	return a.changeEndpoint(c, row, pre, func(row *store.EndpointRow) error {
+		if isHandler(*row) {
+			return a.mergeHandler(body, row)
+		}
+		return a.merge(body, row)
+	})
 }
 
 // merge lays a JSON Merge Patch over an endpoint.
@@ -34,7 +40,7 @@ func (a *api) merge(body []byte, row *store.EndpointRow) error {
 	// stricter rules have overtaken can still be paused, disabled or repaired.
 	before := e.Validate(a.rules)
 	after := slices.DeleteFunc(in.Validate(a.rules), func(p posthaste.Problem) bool { return slices.Contains(before, p) })
-	problems = append(problems, without(append(after, in.validate()...), problems)...)
+	problems = append(problems, without(append(after, in.validateEndpoint()...), problems)...)
 	more, err := a.secretProblems(*row, in.Signature.Scheme, in.Secret)
 	if err != nil {
 		return err
@@ -75,6 +81,9 @@ func (a *api) putEndpoint(c *call) error {
 	if isUID && len(posthaste.ValidateUID("uid", uid)) > 0 {
 		return oneProblem("uid", "in the path is not one", posthaste.ValidateUID("uid", uid)[0].Hint)
 	}
+	if isUID && strings.HasPrefix(uid, posthaste.HandlerPrefix) {
+		return oneProblem("uid", "in the path is a handler's", handlerHint)
+	}
 	in, err := a.decodePut(raw, uid)
 	if err != nil {
 		return err
@@ -82,10 +91,13 @@ func (a *api) putEndpoint(c *call) error {
 	change := func(row *store.EndpointRow) error { return a.replace(row, in, pre) }
 	if !isUID {
 		row, _, err := a.livingEndpoint(c)
+		if err == nil {
+			err = noHandler(row, "cannot be replaced")
+		}
 		if err != nil {
 			return err
 		}
-		return a.changeEndpoint(c, row.ID, precondition{}, change)
+		return a.changeEndpoint(c, row, precondition{}, change)
 	}
 	secret := signature.NewSecret()
 	create := func() (posthaste.Endpoint, string, error) {
@@ -118,7 +130,7 @@ func (a *api) decodePut(raw []byte, uid string) (putEndpointRequest, error) {
 	if err != nil {
 		return in, err
 	}
-	problems = append(problems, without(append(in.Validate(a.rules), in.validate()...), problems)...)
+	problems = append(problems, without(append(in.Validate(a.rules), in.validateEndpoint()...), problems)...)
 	if uid != "" {
 		if in.UID != "" && in.UID != uid {
 			problems = append(problems, posthaste.Problem{Field: "uid", Message: "is not the one in the path", Hint: "leave it out, or change it with PATCH"})
@@ -169,11 +181,11 @@ func (a *api) order(c *call, change func(*store.EndpointRow) error) error {
 	if err := a.noBody(c); err != nil {
 		return err
 	}
-	return a.changeEndpoint(c, row.ID, pre, change)
+	return a.changeEndpoint(c, row, pre, change)
 }
 
-func (a *api) changeEndpoint(c *call, id posthaste.ID, pre precondition, change func(*store.EndpointRow) error) error {
-	row, err := a.Pipeline.ChangeEndpoint(c.r.Context(), c.tenant, id, func(row *store.EndpointRow) error {
+func (a *api) changeEndpoint(c *call, found store.EndpointRow, pre precondition, change func(*store.EndpointRow) error) error {
+	row, err := a.Pipeline.ChangeEndpoint(c.r.Context(), ownerOf(found), found.ID, func(row *store.EndpointRow) error {
 		if err := pre.check(row.Version); err != nil {
 			return err
 		}
@@ -196,7 +208,7 @@ func (a *api) deleteEndpoint(c *call) error {
 	if err != nil {
 		return err
 	}
-	err = a.Pipeline.DeleteEndpoint(c.r.Context(), c.tenant, row.ID, pre.version(row.Version))
+	err = a.Pipeline.DeleteEndpoint(c.r.Context(), ownerOf(row), row.ID, pre.version(row.Version))
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return notFound("endpoint")

@@ -39,6 +39,9 @@ func showSecrets(secrets []store.SealedSecret) []secretBody {
 // rotateSecret answers with the new secret, this once.
 func (a *api) rotateSecret(c *call) error {
 	row, pre, err := a.livingEndpoint(c)
+	if err == nil {
+		err = noHandler(row, "signs nothing")
+	}
 	if err != nil {
 		return err
 	}

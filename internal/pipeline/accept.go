@@ -213,7 +213,14 @@ func (p *Pipeline) targetsOf(ctx context.Context, s *submission) ([]*endpoint, e
 	if !routes.deletedAt.IsZero() {
 		return nil, errTenantDeleted
 	}
-	targets, problems := routes.match(s.Event.Type, s.Endpoints)
+	every, err := p.routing.ensure(ctx, store.EveryTenant)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	if s.Tenant.Name == OperatorTenant { // a handler that fails must not be told of itself
+		every = noRoutes
+	}
+	targets, problems := routes.match(every, s.Event.Type, s.Endpoints)
 	return targets, posthaste.Invalid(problems)
 }
 
@@ -226,7 +233,7 @@ func (p *Pipeline) reserve(s *submission) {
 	}
 	now := p.clock.Now()
 	for i, e := range s.targets {
-		if e.open() && p.plain(e, now) {
+		if e.attemptable() && p.plain(e, now) {
 			room := kind{born: true, besideDue: p.agenda.isReady(e.row.No)}
 			s.leased[i] = p.lanes.reserve(e.row.No, p.slotsFor(e), 1, room) == 1
 		}
@@ -245,12 +252,13 @@ func (p *Pipeline) unreserve(s *submission) {
 func (p *Pipeline) acceptParams(batch []*submission) store.AcceptParams {
 	now := p.clock.Now()
 	out := store.AcceptParams{Epoch: p.epoch(), Now: now, Events: make([]store.NewEvent, len(batch))}
+	out.Routing = append(out.Routing, store.TenantVersion{Tenant: store.EveryTenant, Version: p.routing.of(store.EveryTenant).version})
 	for i, s := range batch {
 		if i == 0 || batch[i-1].Tenant.No != s.Tenant.No {
 			out.Routing = append(out.Routing, store.TenantVersion{Tenant: s.Tenant.No, Version: p.routing.of(s.Tenant.No).version})
 		}
 		ev := store.NewEvent{
-			Event: s.event, Tenant: s.Tenant.No, Namespace: store.NamespaceAPI, Key: s.key, Sum: s.sum,
+			Event: s.event, Tenant: s.Tenant.No, Namespace: s.Namespace, Key: s.key, Sum: s.sum,
 			Deliveries: make([]store.NewDelivery, len(s.targets)),
 		}
 		for j, e := range s.targets {
@@ -347,10 +355,15 @@ func (p *Pipeline) recovered(s *submission, a store.AcceptedEvent) []*item {
 // noteBornDue tells the sweep, here and on other replicas, of work that found no room.
 func (p *Pipeline) noteBornDue(s *submission, ev store.NewEvent) {
 	for i, d := range ev.Deliveries {
-		if !d.Leased && s.targets[i].open() {
+		if d.Leased || !s.targets[i].open() {
+			continue
+		}
+		if s.targets[i].attemptable() {
 			p.metrics.Spilled.Inc()
 			p.recent.add(&s.event)
 			p.noteDue(s.targets[i])
+			continue
 		}
+		p.waker.wake(d.Endpoint)
 	}
 }

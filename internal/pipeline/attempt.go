@@ -25,7 +25,8 @@ type loaded struct {
 // sent is a loaded item with what came of the request.
 type sent struct {
 	loaded
-	result deliver.Result
+	result  deliver.Result
+	handled *handled // nil unless a handler made the attempt
 }
 
 // verdict ends an item without an attempt: given back, or dead.
@@ -73,6 +74,11 @@ func (p *Pipeline) loadItem(ctx context.Context, it *item) (loaded, *verdict) {
 		return l, &verdict{why: "endpoint not loaded", wait: loadPause}
 	}
 	l.endpoint = e
+	if e != nil && e.row.Tenant == store.EveryTenant {
+		if _, err := p.routing.ensure(ctx, it.lease.Tenant); err != nil { // guard asks whether it is deleted
+			return l, &verdict{why: "tenant not loaded", wait: loadPause}
+		}
+	}
 	if it.event != nil {
 		return l, nil
 	}
@@ -107,12 +113,14 @@ func (p *Pipeline) guard(l *loaded) *verdict {
 	}
 	now := p.clock.Now()
 	switch e := l.endpoint; {
-	case e == nil || e.deleted():
+	case e == nil || e.deleted() || p.routing.tenantDeleted(l.lease.Tenant):
 		return &verdict{state: posthaste.StateDead, reason: posthaste.ReasonEndpointDeleted}
 	case !l.lease.ExpiresAt.After(now):
 		return &verdict{state: posthaste.StateDead, reason: posthaste.ReasonExpired}
 	case !e.open():
 		return &verdict{why: "endpoint closed"}
+	case !e.attemptable():
+		return &verdict{why: "handler not here"}
 	case !p.mayStart(e, l.lease, now):
 		return &verdict{why: "gate closed"}
 	case l.latest != 0 && uptime() > l.latest:
@@ -125,6 +133,9 @@ func (p *Pipeline) guard(l *loaded) *verdict {
 
 // send makes the request. False: the engine's grace ended before an answer came.
 func (p *Pipeline) send(ctx context.Context, l loaded) (sent, bool) {
+	if h, ok := l.endpoint.handler(); ok {
+		return p.runHandler(ctx, l, h)
+	}
 	s := sent{loaded: l}
 	target, err := p.targetOf(l.endpoint)
 	if err != nil {
@@ -145,11 +156,11 @@ func (p *Pipeline) classify(s sent) outcome {
 	now, r, lease := p.clock.Now(), s.result, s.lease
 	a := &posthaste.Attempt{
 		Number: lease.Number, StartedAt: r.StartedAt.Add(time.Duration(p.clock.offset.Load())), Timings: r.Timings,
-		Outcome: retry.Classify(s.endpoint.transient, r.StatusCode, r.Cause), Cause: r.Cause, StatusCode: r.StatusCode, Error: r.Error,
+		Outcome: s.outcome(), Cause: r.Cause, StatusCode: r.StatusCode, Error: r.Error,
 		EndpointVersion: s.endpoint.row.Version, Replica: p.cfg.Replica, ResponseHeaders: r.Headers, ResponseBody: r.Body,
 	}
 	out := store.Settlement{Lease: lease, Attempt: a, Failures: lease.Failures}
-	retryAfter := retry.RetryAfter(r.StatusCode, r.RetryAfter, now)
+	retryAfter := s.retryAfter(now)
 	switch a.Outcome {
 	case posthaste.OutcomeDelivered:
 		out.State = posthaste.StateDelivered

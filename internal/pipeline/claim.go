@@ -41,8 +41,8 @@ func (p *Pipeline) want(ctx context.Context, ready []store.EndpointNo) ([]store.
 		case e == nil || e.deleted():
 			p.endDeleted(ctx, no)
 			continue
-		case !e.open():
-			p.agenda.drop(no) // whoever opens it notes it again
+		case !e.attemptable():
+			p.agenda.drop(no) // whoever opens it notes it again, and a handler is others' work
 			p.lookForExpired(ctx, no)
 			continue
 		}

@@ -15,19 +15,21 @@ import (
 	"github.com/posthaste-dev/posthaste/internal/store"
 )
 
-// CreateEndpoint stores a valid endpoint with its signing secret. It is in force
+// CreateEndpoint stores a valid endpoint with its signing secret, "" for a handler,
+// which has nothing to sign. It is in force
 // here when the call returns, and everywhere for events accepted after it.
 func (p *Pipeline) CreateEndpoint(ctx context.Context, tenant store.TenantRow, e posthaste.Endpoint, secret string) (store.EndpointRow, error) {
 	now := p.clock.Now()
 	e.ID, e.Version, e.CreatedAt, e.UpdatedAt = p.ids.Mint(now), 1, now, now
-	sealed, err := p.keyring.Seal(secretContext(e.ID, 1), []byte(secret))
-	if err != nil {
-		return store.EndpointRow{}, fmt.Errorf("seal the endpoint's secret: %w", err)
+	params := store.CreateEndpointParams{Tenant: tenant.No, Endpoint: e}
+	if secret != "" {
+		sealed, err := p.keyring.Seal(secretContext(e.ID, 1), []byte(secret))
+		if err != nil {
+			return store.EndpointRow{}, fmt.Errorf("seal the endpoint's secret: %w", err)
+		}
+		params.Secrets = []store.SealedSecret{{No: 1, Sealed: sealed, KeyID: p.keyring.KeyID()}}
 	}
-	row, err := p.store.CreateEndpoint(ctx, store.CreateEndpointParams{
-		Tenant: tenant.No, Endpoint: e,
-		Secrets: []store.SealedSecret{{No: 1, Sealed: sealed, KeyID: p.keyring.KeyID()}},
-	})
+	row, err := p.store.CreateEndpoint(ctx, params)
 	if err != nil {
 		return row, err
 	}
@@ -161,8 +163,12 @@ func (p *Pipeline) reload(ctx context.Context, tenant store.TenantNo) {
 // opened, targets parsed, statuses compiled. An endpoint that can't be prepared
 // stays, and its attempts fail with the reason.
 func (p *Pipeline) prepareEndpoint(row store.EndpointRow) *endpoint {
-	e := &endpoint{row: row, printed: row.ID.Print(posthaste.KindEndpoint), policy: gate.PolicyOf(row.Definition)}
+	e := &endpoint{row: row, printed: row.ID.Print(posthaste.KindEndpoint), policy: gate.PolicyOf(row.Definition), handlers: p.handlers}
 	if e.deleted() {
+		return e
+	}
+	if e.isHandler() {
+		e.unusable = errNoRequest
 		return e
 	}
 	e.transient, e.unusable = retry.ParseStatuses(row.Retry.Transient)
@@ -174,6 +180,8 @@ func (p *Pipeline) prepareEndpoint(row store.EndpointRow) *endpoint {
 	}
 	return e
 }
+
+var errNoRequest = errors.New("a handler is called, not sent to")
 
 // routingChanged wakes the work of an endpoint that may have opened, or whose limits
 // may have changed, and the ending of one that was deleted.

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,7 +24,8 @@ type endpoint struct {
 	signing   *signing // nil for a deleted one
 	policy    gate.Policy
 	transient retry.StatusSet
-	unusable  error // why there is no signing: a secret that can't be opened
+	unusable  error     // why there is no signing: a secret that can't be opened
+	handlers  *handlers // of this process
 }
 
 func (e *endpoint) deleted() bool { return !e.row.DeletedAt.IsZero() }
@@ -45,21 +47,31 @@ type routes struct {
 	ordered   []*endpoint // by number, without deleted ones
 }
 
-// match returns the endpoints an event goes to: those named, or those that
-// subscribe to its type. Disabled ones get nothing; paused ones get deliveries that wait.
-func (r *routes) match(eventType string, named []posthaste.ID) ([]*endpoint, []posthaste.Problem) {
+// noRoutes is the snapshot of nobody's endpoints.
+var noRoutes = &routes{}
+
+// match returns the endpoints an event goes to, of the tenant and of every tenant:
+// those named, or those that subscribe to its type. Disabled ones get nothing; paused
+// ones get deliveries that wait.
+func (r *routes) match(every *routes, eventType string, named []posthaste.ID) ([]*endpoint, []posthaste.Problem) {
 	var out []*endpoint
+	byNo := func(a, b *endpoint) int { return int(a.row.No) - int(b.row.No) }
 	if len(named) == 0 {
-		for _, e := range r.ordered {
-			if !e.row.Disabled && e.row.Matches(eventType) {
-				out = append(out, e)
+		for _, of := range []*routes{r, every} {
+			for _, e := range of.ordered {
+				if !e.row.Disabled && e.row.Matches(eventType) {
+					out = append(out, e)
+				}
 			}
+		}
+		if len(every.ordered) > 0 {
+			slices.SortFunc(out, byNo)
 		}
 		return out, nil
 	}
 	var problems []posthaste.Problem
 	for _, id := range named {
-		e := r.byID[id]
+		e := cmp.Or(r.byID[id], every.byID[id])
 		switch {
 		case e == nil || e.deleted():
 			problems = append(problems, posthaste.Problem{
@@ -70,7 +82,7 @@ func (r *routes) match(eventType string, named []posthaste.ID) ([]*endpoint, []p
 			out = append(out, e)
 		}
 	}
-	slices.SortFunc(out, func(a, b *endpoint) int { return int(a.row.No) - int(b.row.No) })
+	slices.SortFunc(out, byNo)
 	return out, problems
 }
 
@@ -102,6 +114,9 @@ func newRouting(s store.Store, prepare func(store.EndpointRow) *endpoint) *routi
 // tenant returns a tenant by name. Neither its name nor its number ever changes,
 // so it is kept; whether it is deleted comes with its routes.
 func (r *routing) tenant(ctx context.Context, name string) (store.TenantRow, error) {
+	if name == posthaste.TenantAll { // owns endpoints, and is nobody who could send or be sent to
+		return store.TenantRow{}, store.ErrNotFound
+	}
 	r.mu.RLock()
 	row, ok := r.names[name]
 	routes := r.tenants[row.No]
@@ -145,6 +160,12 @@ func (r *routing) of(tenant store.TenantNo) *routes {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.tenants[tenant]
+}
+
+// tenantDeleted reports whether a tenant is known to be deleted.
+func (r *routing) tenantDeleted(tenant store.TenantNo) bool {
+	known := r.of(tenant)
+	return known != nil && !known.deletedAt.IsZero()
 }
 
 // ensure returns the snapshot of a tenant, loaded if need be.

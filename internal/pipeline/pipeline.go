@@ -125,6 +125,7 @@ type Pipeline struct {
 	ledger   ledger
 	load     load
 	routing  *routing
+	handlers *handlers
 	lanes    *lanes
 	agenda   *agenda
 	gates    *gatebook
@@ -148,6 +149,7 @@ type Pipeline struct {
 	graceEnds     atomic.Int64 // uptime at which Run has to return; 0 while nobody stops it
 	claimsLost    atomic.Int64 // claims whose answer did not come, since the last audit began
 	looking       sync.Mutex
+	hinted        map[store.EndpointNo]hint         // under looking: what was said to others who may attempt
 	nextExpiry    map[store.EndpointNo]time.Time    // under looking: when a closed endpoint is walked next
 	expiryAfter   map[store.EndpointNo]store.DueKey // under looking: where a walk that was too long goes on
 
@@ -174,6 +176,7 @@ func New(cfg Config) (*Pipeline, error) {
 		cfg: cfg, store: cfg.Store, sender: cfg.Sender, keyring: cfg.Keyring, log: cfg.Log, metrics: cfg.Metrics,
 		clock: clock{wall: cfg.Now},
 		waker: newWaker(), basket: newOutbasket(), life: newLife(), rest: newRest(), gates: newGatebook(), throughs: newThroughs(), recent: newRecent(), announcements: make(chan announcement, maxAnnouncements),
+		handlers: newHandlers(), hinted: map[store.EndpointNo]hint{},
 		submissions: make(chan []*submission, maxUncommitted), nameLost: make(chan error, 1), acceptClosed: make(chan struct{}), committerDone: make(chan struct{}),
 		reconcileSoon: make(chan struct{}, 1), auditSoon: make(chan struct{}, 1), lookSoon: make(chan struct{}, 1), nextExpiry: map[store.EndpointNo]time.Time{}, expiryAfter: map[store.EndpointNo]store.DueKey{},
 	}

@@ -42,7 +42,7 @@ func (p *Pipeline) Replay(ctx context.Context, tenant store.TenantRow, delivery 
 // Resend makes a new delivery of an event at an endpoint, and returns its id.
 // Errors as for Replay; an unknown endpoint is [posthaste.CodeInvalid].
 func (p *Pipeline) Resend(ctx context.Context, tenant store.TenantRow, event, endpointID posthaste.ID) (posthaste.ID, error) {
-	row, err := p.store.Endpoint(ctx, tenant.No, endpointID)
+	row, err := p.Endpoint(ctx, tenant.No, endpointID)
 	if errors.Is(err, store.ErrNotFound) || err == nil && !row.DeletedAt.IsZero() {
 		return posthaste.ID{}, posthaste.Invalid([]posthaste.Problem{{
 			Field: "endpoint_id", Message: "names an endpoint that this tenant does not have", Hint: "list the endpoints with GET /v1/endpoints",

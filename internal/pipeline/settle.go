@@ -189,7 +189,7 @@ func (p *Pipeline) recorded(ctx context.Context, batch []outcome, got store.Sett
 // endpoint is ordered, the sweep that the next one may follow.
 func (p *Pipeline) afterOutcome(o outcome) {
 	e, s := o.endpoint, o.settlement
-	if a := s.Attempt; a != nil {
+	if a := s.Attempt; a != nil && !e.isHandler() { // a handler has no gate: one bad event must not close it to others
 		p.gates.note(e, gate.Result{
 			Attempt: gate.Attempt{Delivery: s.Lease.Delivery, Number: s.Lease.Number},
 			Outcome: a.Outcome, Cause: a.Cause, StatusCode: a.StatusCode, RetryAfter: o.retryAfter,

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"time"
@@ -14,6 +15,7 @@ type Submission struct {
 	Tenant    store.TenantRow
 	Event     posthaste.Event // without ID, FanOut and CorrelationID
 	Endpoints []posthaste.ID  // only to these; empty: to all that subscribe
+	Namespace int16           // of the idempotency key. Default: store.NamespaceAPI
 }
 
 // Receipt is what an accepted event is answered with.
@@ -82,6 +84,7 @@ func (p *Pipeline) AcceptAll(ctx context.Context, in []Submission) []Result {
 }
 
 func newSubmission(in Submission) *submission {
+	in.Namespace = cmp.Or(in.Namespace, store.NamespaceAPI)
 	s := &submission{Submission: in, answer: make(chan Result, 1), givenUp: uptime() + acceptPatience}
 	if in.Event.IdempotencyKey != "" { // else it can't be taken for another event
 		s.sum = sumOf(in.Event)

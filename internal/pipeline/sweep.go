@@ -119,20 +119,41 @@ func (p *Pipeline) look(ctx context.Context) error {
 			return err
 		case e == nil || e.deleted():
 			p.endDeleted(call, d.Endpoint)
-		case e.open() && p.cfg.Roles.Deliver:
+		case e.attemptable() && p.cfg.Roles.Deliver:
 			p.agenda.note(d.Endpoint, laterTime(d.NextAt, p.heldUntil(e, now)), now)
 			if !p.plain(e, now) { // what waits long may be past its deadline before its turn comes
 				p.endExpired(call, d.Endpoint, now)
 			}
 		case e.open():
-			if d.NextAt.Before(now.Add(lookEvery)) { // for those who deliver: they may have missed it
-				p.waker.wake(d.Endpoint)
+			p.hint(d, now)
+			if e.isHandler() { // perhaps nobody registers it any more
+				p.endExpired(call, d.Endpoint, now)
 			}
 		default:
 			p.endExpired(call, d.Endpoint, now)
 		}
 	}
 	return nil
+}
+
+// hint is what was last said of work that only others can attempt.
+type hint struct {
+	nextAt time.Time
+	saidAt time.Duration // uptime
+}
+
+// hintAgain is how soon the same is said once more, while this replica is awake.
+const hintAgain = 30 * time.Second
+
+// hint tells those who can attempt it of due work: they may have missed it. Not at
+// each look: where nobody can, two replicas would keep each other awake for good.
+func (p *Pipeline) hint(d store.EndpointDue, now time.Time) {
+	last, said := p.hinted[d.Endpoint]
+	if d.NextAt.After(now.Add(lookEvery)) || said && last.nextAt.Equal(d.NextAt) && uptime()-last.saidAt < hintAgain {
+		return
+	}
+	p.hinted[d.Endpoint] = hint{nextAt: d.NextAt, saidAt: uptime()}
+	p.waker.wake(d.Endpoint)
 }
 
 // endDeleted ends waiting deliveries of an endpoint that is gone, a step a look.
@@ -272,7 +293,9 @@ func (p *Pipeline) runListen(ctx context.Context) {
 			}
 			now := p.clock.Now()
 			for _, no := range endpoints {
-				p.agenda.note(no, now, now)
+				if e := p.routing.current(no); e == nil || !e.isHandler() || e.attemptable() {
+					p.agenda.note(no, now, now)
+				}
 			}
 		})
 		if ctx.Err() == nil {

@@ -106,7 +106,7 @@ func (p *Pipeline) ChangeTenant(ctx context.Context, no store.TenantNo, change f
 // it any more, here at once, what waits ends dead, and what happened can be read.
 // [store.ErrConflict] if it is not at the version (0: any).
 func (p *Pipeline) DeleteTenant(ctx context.Context, tenant store.TenantRow, version int) error {
-	if tenant.Name == posthaste.TenantDefault || tenant.Name == posthaste.TenantOperator {
+	if tenant.Name == posthaste.TenantDefault || tenant.Name == posthaste.TenantOperator || tenant.No == store.EveryTenant {
 		return errTenantKept
 	}
 	if err := p.store.DeleteTenant(ctx, store.DeleteTenantParams{No: tenant.No, FromVersion: version, Now: p.clock.Now()}); err != nil {

@@ -34,7 +34,7 @@ type Acceptance interface {
 type AcceptParams struct {
 	Epoch   Epoch
 	Now     time.Time
-	Routing []TenantVersion // one for each tenant in Events
+	Routing []TenantVersion // one for each tenant in Events, and of EveryTenant
 	Events  []NewEvent
 }
 
@@ -74,5 +74,8 @@ type AcceptedEvent struct {
 	Mine []Lease
 }
 
-// The namespaces of idempotency keys.
-const NamespaceAPI int16 = 1
+// The namespaces of idempotency keys. Their numbers are stored; never renumber.
+const (
+	NamespaceAPI     int16 = 1
+	NamespaceHandler int16 = 4 // what a handler sends while it works on a delivery
+)

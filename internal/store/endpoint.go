@@ -7,7 +7,7 @@ import (
 	"github.com/posthaste-dev/posthaste"
 )
 
-// Endpoints are where events go. Each change raises the routing version of the
+// Endpoints are where events go, of one tenant or of EveryTenant. Each change raises the routing version of the
 // tenant, stamps the endpoint with it, and keeps the definition as a version.
 type Endpoints interface {
 	Secrets

@@ -16,7 +16,8 @@ type Repair interface {
 	Replay(ctx context.Context, p ReplayParams) error
 
 	// Resend makes a further delivery of an event at an endpoint, born due, with
-	// the highest number of the event plus one. Errors as for Replay.
+	// the highest number of the event plus one. The endpoint is the tenant's or
+	// EveryTenant's. Errors as for Replay.
 	Resend(ctx context.Context, p ResendParams) (posthaste.ID, error)
 }
 

@@ -99,6 +99,11 @@ type Store interface {
 // local to one database and never leaves it. 0 is none.
 type TenantNo int32
 
+// EveryTenant is the number of [posthaste.TenantAll], in every database: its
+// endpoints are matched with those of the tenant that an event is of, so its
+// routing version goes along wherever theirs does.
+const EveryTenant TenantNo = 3
+
 // EndpointNo is the same for an endpoint.
 type EndpointNo int32
 

@@ -7,8 +7,8 @@ import (
 	"github.com/posthaste-dev/posthaste"
 )
 
-// Tenants own endpoints and events. "default" and "operator" exist from the
-// first migration.
+// Tenants own endpoints and events. "default", "operator" and EveryTenant exist
+// from the first migration.
 type Tenants interface {
 	// CreateTenant makes a tenant (Version 1) of a name, uid, metadata and
 	// CreatedAt. ErrConflict if the name is taken, by a deleted one too; ErrTaken
@@ -30,6 +30,7 @@ type Tenants interface {
 	// TenantByNo returns a tenant by its number, a deleted one too, or ErrNotFound.
 	TenantByNo(ctx context.Context, no TenantNo) (TenantRow, error)
 	// ListTenants returns tenants newest first, those with a number below Before (0: all), Limit at most.
+	// EveryTenant is not among them.
 	ListTenants(ctx context.Context, p ListTenantsParams) ([]TenantRow, error)
 }
 

@@ -43,6 +43,8 @@ type Metrics struct {
 	Unrecorded  prometheus.Gauge
 	DueReady    prometheus.Gauge // endpoints with work that is due now
 	Leader      prometheus.Gauge
+
+	HandlersAbandoned prometheus.Gauge
 }
 
 // NewMetrics makes the metrics in a registry of their own, beside those of the
@@ -84,6 +86,8 @@ func NewMetrics() *Metrics {
 		Unrecorded:      f.gauge("outcomes_unrecorded", "Finished attempts whose outcome is not committed yet."),
 		DueReady:        f.gauge("due_endpoints", "Endpoints known to have work that is due now."),
 		Leader:          f.gauge("leader", "1 on the replica that does the chores."),
+
+		HandlersAbandoned: f.gauge("handlers_abandoned", "Calls of handlers that were left behind after their timeout and have not returned."),
 	}
 	// Zero from the start: a series that is born at 1 has no rate to alert on.
 	for counter, values := range map[*prometheus.CounterVec][]string{

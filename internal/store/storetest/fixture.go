@@ -233,6 +233,7 @@ func (f *fixture) params(t tester, r *replica, events ...store.NewEvent) store.A
 			p.Routing = append(p.Routing, f.version(t, e.Tenant))
 		}
 	}
+	p.Routing = append(p.Routing, f.version(t, store.EveryTenant))
 	return p
 }
 

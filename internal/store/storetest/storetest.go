@@ -95,6 +95,7 @@ func Run(t *testing.T, open func(t *testing.T) Database) {
 		{"Retain", retainCases},
 		{"Tenant", tenantCases},
 		{"Endpoint", endpointCases},
+		{"EveryTenant", everyTenantCases},
 		{"Secret", secretCases},
 		{"Read", readCases},
 		{"Changes", changesCases},
