@@ -80,11 +80,18 @@ type program struct {
 // newProgram makes one that does not run yet.
 func newProgram(t *testing.T, db store.Store, name string, list ...engine.Handler) *program {
 	t.Helper()
+	return newProgramOf(t, db, func(c *engine.Config) { c.Replica = name }, list...)
+}
+
+func newProgramOf(t *testing.T, db store.Store, edit func(*engine.Config), list ...engine.Handler) *program {
+	t.Helper()
 	p := &program{t: t, db: db, log: &lines{}}
-	e, err := engine.New(t.Context(), engine.Config{
-		Store: db, MasterKey: testMasterKey, AdminKey: adminKey, Replica: name, Grace: 5 * time.Second,
+	config := engine.Config{
+		Store: db, MasterKey: testMasterKey, AdminKey: adminKey, Replica: "test", Grace: 5 * time.Second,
 		Log: slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-	})
+	}
+	edit(&config)
+	e, err := engine.New(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
