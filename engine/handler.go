@@ -43,7 +43,7 @@ type Handler struct {
 	Name string
 
 	// Tenant is whose events it gets. Default: those of all tenants, also of ones
-	// that are made later.
+	// that are made later, except of operator, whose events tell of the engine itself.
 	Tenant string
 
 	// Description is free text, shown in lists of endpoints. Default: none.
@@ -86,7 +86,9 @@ type Delivery struct {
 // Send has an event accepted that this one causes: of the same tenant, with this
 // event as its parent and with its correlation id. When it returns without an error,
 // the event is on disk, and goes to every endpoint that subscribes to it, handlers
-// among them. Errors are those of [Engine.Send].
+// among them. Errors are those of [Engine.Send]. The handler returns them rather
+// than to call Send again, which would be a further event: its next attempt finds out
+// whether this one was stored. While the engine stops, there are no new events.
 //
 // It is safe to repeat: what an earlier attempt of this delivery has sent is not
 // sent again. For that the events of an attempt are told apart by their order,
@@ -120,8 +122,8 @@ func (e *Engine) Handle(eventType string, fn HandlerFunc) error {
 
 // AddHandler registers a handler. Call it before Run, which makes its endpoint, or
 // brings the one of an earlier start up to date; who started last decides. What an
-// operator changed of it (pause, enabled) stays. Errors are *[posthaste.Error] with
-// the fields that are wrong.
+// operator changed of it (pause, enabled) stays. Errors have a *[posthaste.Error] in
+// them, with the fields that are wrong.
 //
 // The endpoint stays when the program no longer registers the handler: events go on
 // making deliveries, which wait for a program that does, until their deadline. To end

@@ -186,8 +186,12 @@ func (p *Pipeline) mayStart(e *endpoint, lease store.Lease, now time.Time) bool 
 
 // slotsFor returns how many attempts of an endpoint may be under way on this replica:
 // its part of what the endpoint allows in the cluster, and of that what its breaker,
-// which has closed lately, leaves.
+// which has closed lately, leaves. A handler's are each replica's own: not every
+// replica has it, and what its calls use up is in this process.
 func (p *Pipeline) slotsFor(e *endpoint) int {
+	if e.isHandler() {
+		return e.row.MaxInFlight
+	}
 	slots := p.life.share(e.row.MaxInFlight)
 	if s := p.gates.state(e.row.No); !s.ClosedAt.IsZero() {
 		slots = min(slots, p.life.share(s.Share(e.row.MaxInFlight, p.clock.Now())))
