@@ -21,6 +21,16 @@ func (l *lines) count(text string) int {
 	return strings.Count(l.text.String(), text)
 }
 
+// sleepers is called before both replicas are given work, and returns what waits
+// until each has fallen asleep after it.
+func sleepers(t *testing.T, a, b *program) (wait func()) {
+	n, m := a.log.count(fellAsleep), b.log.count(fellAsleep)
+	return func() {
+		t.Helper()
+		eventually(t, "both fall asleep", func() bool { return a.log.count(fellAsleep) > n && b.log.count(fellAsleep) > m })
+	}
+}
+
 // TestHandlerOfTheNewVersionOnly runs two versions of a program on one database. The
 // old one does not know the handler: what it accepts is for the new one, which hears
 // of it, asleep or not; and where nobody has the handler, it waits.
@@ -36,7 +46,11 @@ func TestHandlerOfTheNewVersionOnly(t *testing.T) {
 	after := newProgram(t, connect(t, url), "new", handler)
 	stopNew := run(t, after.Engine)
 	var ids []posthaste.ID
+	var bothAsleep func()
 	for i := range 40 { // the first of them at once: the new version has answered that it is ready
+		if i == 38 {
+			bothAsleep = sleepers(t, before, after)
+		}
 		got := []*program{before, after}[i%2].send("default", engine.Event{Type: "a", Payload: fmt.Append(nil, i)})
 		if got.Deliveries != 1 {
 			t.Fatalf("event %d: %+v", i, got)
@@ -52,13 +66,7 @@ func TestHandlerOfTheNewVersionOnly(t *testing.T) {
 		t.Error("the old version has claimed")
 	}
 
-	bothAsleep := func(a, b *program) (int, int) {
-		t.Helper()
-		n, m := a.log.count(fellAsleep), b.log.count(fellAsleep)
-		eventually(t, "both fall asleep", func() bool { return a.log.count(fellAsleep) > n && b.log.count(fellAsleep) > m })
-		return a.log.count(fellAsleep), b.log.count(fellAsleep)
-	}
-	bothAsleep(before, after)
+	bothAsleep()
 	sent := time.Now()
 	id := before.send("default", engine.Event{Type: "a"}).ID
 	after.ended(id)
@@ -70,8 +78,10 @@ func TestHandlerOfTheNewVersionOnly(t *testing.T) {
 	stopNew()
 	other := newProgram(t, connect(t, url), "old too")
 	stopOther := run(t, other.Engine)
+	bothAsleep = sleepers(t, before, other)
 	waits := before.send("default", engine.Event{Type: "a"}).ID
-	n, m := bothAsleep(before, other)
+	bothAsleep()
+	n, m := before.log.count(fellAsleep), other.log.count(fellAsleep)
 	quiet := time.NewTimer(6 * time.Second) // twice what a replica needs to fall asleep again
 	<-quiet.C
 	if before.log.count(fellAsleep) > n+1 || other.log.count(fellAsleep) > m+1 {
