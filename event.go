@@ -13,6 +13,7 @@ type Event struct {
 	ContentType     string // as it came; "" if the request had none
 	ContentEncoding string
 	Headers         []Header // forwarded with each delivery
+	SourceHeaders   []Header // as a source received them, credentials masked; never forwarded. Read with a single event only
 	Payload         []byte   // byte for byte what was accepted
 	FanOut          int      // deliveries made at acceptance, numbered 1 … FanOut
 	IdempotencyKey  string   // "" if none was given

@@ -31,6 +31,7 @@ const (
 	KindEvent    Kind = "evt"
 	KindDelivery Kind = "dlv"
 	KindEndpoint Kind = "ep"
+	KindSource   Kind = "src"
 	KindKey      Kind = "key"
 	KindReplay   Kind = "rpl"
 )

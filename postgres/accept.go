@@ -57,10 +57,10 @@ moved as materialized (
 batch as materialized (
 	select * from unnest($5::uuid[], $6::int4[], $7::int4[], $8::text[], $9::text[], $10::bytea[], $11::bytea[],
 		$12::bytea[], $13::bytea[], $14::bytea[], $15::bytea[], $16::uuid[], $17::uuid[], $18::bytea[],
-		$19::int2[], $20::uuid[], $21::uuid[])
+		$19::int2[], $20::uuid[], $21::uuid[], $29::bytea[])
 		b (id, tenant, fan_out, type, source, content_type, content_encoding,
 		idempotency_key, order_key, traceparent, headers, parent, correlation, payload,
-		namespace, key, sum)
+		namespace, key, sum, source_headers)
 	where exists (select from fence) and not exists (select from moved)),
 keyed as (
 	insert into idempotency (namespace, tenant, key, event, sum)
@@ -69,9 +69,9 @@ keyed as (
 	returning event),
 stored as (
 	insert into events (id, tenant, fan_out, type, source, content_type, content_encoding,
-		idempotency_key, order_key, traceparent, headers, parent, correlation, payload)
+		idempotency_key, order_key, traceparent, headers, parent, correlation, source_headers, payload)
 	select id, tenant, fan_out, type, source, content_type, content_encoding,
-		idempotency_key, order_key, traceparent, headers, parent, correlation, payload
+		idempotency_key, order_key, traceparent, headers, parent, correlation, source_headers, payload
 	from batch
 	where key is null or id in (select event from keyed)
 	on conflict do nothing
@@ -234,7 +234,7 @@ func acceptArgs(p store.AcceptParams, places []int) []any {
 	id, tenant, fanOut, kind, source := uuidColumn(n), int4Column(n), int4Column(n), textColumn(n), textColumn(n)
 	contentType, encoding, idemKey, orderKey := byteColumn(n, 24), byteColumn(n, 0), byteColumn(n, 24), byteColumn(n, 0)
 	trace, headers, parent, correlation := byteColumn(n, 0), byteColumn(n, 0), uuidColumn(n), uuidColumn(n)
-	payload := byteColumn(1, payloads+4*n)
+	sourceHeaders, payload := byteColumn(n, 0), byteColumn(1, payloads+4*n)
 	namespace, key, sum := int2Column(n), uuidColumn(n), uuidColumn(n)
 	dEvent, dID, dTenant, dEndpoint := uuidColumn(fan), uuidColumn(fan), int4Column(fan), int4Column(fan)
 	dDue, dExpires := int8Column(fan), int8Column(fan)
@@ -258,6 +258,7 @@ func acceptArgs(p store.AcceptParams, places []int) []any {
 		} else {
 			correlation.uuidOrNone(e.CorrelationID)
 		}
+		sourceHeaders.bytesOrNone(appendHeaders(e.SourceHeaders))
 		payload.bytes(e.Payload)
 		namespace.int2(e.Namespace)
 		if e.IdempotencyKey != "" {
@@ -286,7 +287,7 @@ func acceptArgs(p store.AcceptParams, places []int) []any {
 	return []any{
 		int32(p.Epoch), freshMicros, routed, version,
 		id, tenant, fanOut, kind, source, contentType, encoding, idemKey, orderKey, trace, headers, parent, correlation, payload,
-		namespace, key, sum, now, dEvent, dID, dTenant, dEndpoint, dDue, dExpires,
+		namespace, key, sum, now, dEvent, dID, dTenant, dEndpoint, dDue, dExpires, sourceHeaders,
 	}
 }
 
@@ -410,4 +411,26 @@ func readLease(raw [][]byte) store.Lease {
 		DueAt:     timeAt(int64(binary.BigEndian.Uint64(raw[6]))),
 		ExpiresAt: timeAt(int64(binary.BigEndian.Uint64(raw[7]))),
 	}
+}
+
+const eventOfKeySQL = `
+select e.id, coalesce(e.correlation, e.id), e.fan_out, i.sum
+from idempotency i cross join lateral (
+	select id, correlation, fan_out from events e where e.tenant = i.tenant and e.id = i.event limit 1) e
+where i.namespace = $1 and i.tenant = $2 and i.key = $3`
+
+// EventOfKey implements store.Acceptance.
+func (db *DB) EventOfKey(ctx context.Context, p store.KeyParams) (store.KeptEvent, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	var id, correlation, sum [16]byte
+	var fanOut int
+	err := db.hot.QueryRow(ctx, eventOfKeySQL, p.Namespace, int32(p.Tenant), [16]byte(p.Key)).Scan(&id, &correlation, &fanOut, &sum)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = store.ErrNotFound
+	}
+	if err != nil {
+		return store.KeptEvent{}, fail("look up an idempotency key", err)
+	}
+	return store.KeptEvent{ID: id, CorrelationID: correlation, FanOut: fanOut, Sum: sum}, nil
 }

@@ -42,7 +42,7 @@ func readEvent(raw [][]byte) posthaste.Event {
 	return e
 }
 
-const eventSQL = `select ` + eventColumns + `, e.payload from events e where e.tenant = $1 and e.id = $2`
+const eventSQL = `select ` + eventColumns + `, e.source_headers, e.payload from events e where e.tenant = $1 and e.id = $2`
 
 // Event implements store.Reading.
 func (db *DB) Event(ctx context.Context, tenant store.TenantNo, id posthaste.ID) (posthaste.Event, error) {
@@ -55,7 +55,8 @@ func (db *DB) Event(ctx context.Context, tenant store.TenantNo, id posthaste.ID)
 		for rows.Next() {
 			raw := rows.RawValues()
 			event, found = readEvent(raw), true
-			event.Payload = append([]byte{}, raw[eventColumnCount]...)
+			event.SourceHeaders = readHeaders(raw[eventColumnCount])
+			event.Payload = append([]byte{}, raw[eventColumnCount+1]...)
 		}
 		err = rows.Err()
 	}

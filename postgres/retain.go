@@ -8,7 +8,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/posthaste-dev/posthaste"
 	"github.com/posthaste-dev/posthaste/internal/store"
 )
 
@@ -194,7 +193,8 @@ const (
 	keyPagesSQL  = `select pg_relation_size('idempotency') / current_setting('block_size')::int8`
 	purgeKeysSQL = `
 delete from idempotency
-where ctid >= format('(%s,0)', $1::int8)::tid and ctid < format('(%s,0)', $2::int8)::tid and event < $3`
+where ctid >= format('(%s,0)', $1::int8)::tid and ctid < format('(%s,0)', $2::int8)::tid
+	and event < case namespace when $3 then $4::uuid else $5::uuid end`
 )
 
 // purgeKeys goes on with the walk over the idempotency keys. Where it stands is
@@ -202,7 +202,7 @@ where ctid >= format('(%s,0)', $1::int8)::tid and ctid < format('(%s,0)', $2::in
 func (db *DB) purgeKeys(ctx context.Context, p store.RetainParams, retained *store.Retained) error {
 	db.purge.Lock()
 	defer db.purge.Unlock()
-	cut := posthaste.FloorID(p.Now.Add(-p.IdempotencyWindow))
+	source, other := p.KeyCuts()
 	var pages int64
 	if err := db.side.QueryRow(ctx, keyPagesSQL).Scan(&pages); err != nil {
 		return err
@@ -213,7 +213,8 @@ func (db *DB) purgeKeys(ctx context.Context, p store.RetainParams, retained *sto
 			db.purge.page = 0
 			return nil
 		}
-		tag, err := db.side.Exec(ctx, purgeKeysSQL, db.purge.page, db.purge.page+step, [16]byte(cut))
+		tag, err := db.side.Exec(ctx, purgeKeysSQL, db.purge.page, db.purge.page+step,
+			store.NamespaceSource, [16]byte(source), [16]byte(other))
 		if err != nil {
 			return err
 		}

@@ -74,10 +74,10 @@ func (db *DB) whyTenantUnchanged(ctx context.Context, no store.TenantNo) error {
 	}
 }
 
-// A tenant goes in three statements of one transaction. The first keeps to the
+// A tenant goes in a few statements of one transaction. The first keeps to the
 // order in which a change of an endpoint locks: endpoint, then tenant. The second
-// holds up whoever makes an endpoint, so that the third, with a snapshot of its
-// own, sees every endpoint that there will ever be.
+// holds up whoever makes an endpoint or a source, so that the others, with a snapshot of
+// their own, see every one that there will ever be.
 const (
 	lockEndpointsSQL = `select no from endpoints where tenant = $1 and deleted_at = 0 order by no for update`
 	deleteTenantSQL  = `
@@ -99,6 +99,8 @@ func (db *DB) DeleteTenant(ctx context.Context, p store.DeleteTenantParams) erro
 		return nil
 	})
 	batch.Queue(deleteEndpointsSQL, int32(p.No), micros(p.Now))
+	batch.Queue(lockSourcesSQL, int32(p.No), nil)
+	batch.Queue(deleteSourcesSQL, int32(p.No))
 	err := db.side.Run(ctx, batch)
 	if err == nil && !deleted {
 		err = db.whyTenantUnchanged(ctx, p.No)

@@ -101,3 +101,23 @@ func scanLease(r row) store.Lease {
 		Number: r.ColumnInt(4) + 1, Failures: r.ColumnInt(5), DueAt: r.at(6), ExpiresAt: r.at(7),
 	}
 }
+
+const sqlEventOfKey = `SELECT e.id, e.correlation_id, e.fan_out, e.sum FROM idempotency i
+JOIN events e ON e.tenant = i.tenant AND e.id = i.event WHERE i.key = ?1 AND i.namespace = ?2 AND i.tenant = ?3`
+
+// EventOfKey implements store.Acceptance.
+func (db *DB) EventOfKey(ctx context.Context, p store.KeyParams) (out store.KeptEvent, err error) {
+	err = db.read(ctx, "look up an idempotency key", func(c *conn) error {
+		found, err := c.get(sqlEventOfKey, func(r row) {
+			out = store.KeptEvent{ID: r.id(0), CorrelationID: r.id(1), FanOut: r.ColumnInt(2), Sum: r.hash(3)}
+		}, p.Key, int64(p.Namespace), p.Tenant)
+		if err == nil && !found {
+			err = store.ErrNotFound
+		}
+		if out.CorrelationID.IsZero() {
+			out.CorrelationID = out.ID
+		}
+		return err
+	})
+	return out, err
+}

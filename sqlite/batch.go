@@ -110,8 +110,8 @@ func (b *batch) fresh(order []int) []int {
 
 const (
 	insertEvents = `INSERT OR FAIL INTO events (tenant, id, type, source, content_type, content_encoding, headers, fan_out, idempotency_key,
-  parent, correlation_id, order_key, traceparent, sum, payload) VALUES `
-	eventRow        = `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+  parent, correlation_id, order_key, traceparent, source_headers, sum, payload) VALUES `
+	eventRow        = `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	fourEvents      = eventRow + `, ` + eventRow + `, ` + eventRow + `, ` + eventRow
 	sqlInsertEvent  = insertEvents + eventRow + ` ON CONFLICT DO NOTHING`
 	sqlInsertEvents = insertEvents + fourEvents + `, ` + fourEvents + `, ` + fourEvents + `, ` + fourEvents + ` ON CONFLICT DO NOTHING`
@@ -172,6 +172,7 @@ func bindEvent(w *inserter, e *store.NewEvent) {
 	}
 	w.text(e.OrderKey)
 	w.text(e.Traceparent)
+	w.orNull(encodeHeaders(e.SourceHeaders))
 	w.blob(e.Sum[:])
 	w.blob(e.Payload)
 }

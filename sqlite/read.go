@@ -9,16 +9,21 @@ import (
 	"github.com/posthaste-dev/posthaste/internal/store"
 )
 
+const sqlEvent = `SELECT ` + eventColumns + `source_headers, payload FROM events WHERE tenant = ?1 AND id = ?2`
+
 // Event implements store.Reading.
 func (db *DB) Event(ctx context.Context, tenant store.TenantNo, id posthaste.ID) (posthaste.Event, error) {
 	var out posthaste.Event
 	err := db.read(ctx, "read event", func(c *conn) error {
-		for r, err := range c.rows(sqlLoad, tenant, id) {
+		for r, err := range c.rows(sqlEvent, tenant, id) {
 			if err != nil {
 				return err
 			}
-			out, err = scanEvent(r)
-			out.Payload = r.bytes(12)
+			if out, err = scanEvent(r); err != nil {
+				return err
+			}
+			out.SourceHeaders, err = decodeHeaders(r.bytes(12))
+			out.Payload = r.bytes(13)
 			return err
 		}
 		return store.ErrNotFound

@@ -51,7 +51,7 @@ func (db *DB) Retain(ctx context.Context, p store.RetainParams) (store.Retained,
 	if err != nil {
 		return out, err
 	}
-	keys, more, err := db.retainKeys(ctx, posthaste.FloorID(p.Now.Add(-p.IdempotencyWindow)), p.Limit)
+	keys, more, err := db.retainKeys(ctx, p)
 	out.Keys, out.More = keys, out.More || more
 	if err != nil {
 		return out, err
@@ -226,8 +226,15 @@ ORDER BY key, namespace, tenant LIMIT ?4`
 
 // retainKeys does one step of the round over keys, and reports whether the
 // round goes on.
-func (db *DB) retainKeys(ctx context.Context, before posthaste.ID, limit int) (deleted int, more bool, err error) {
-	at, seen := db.rounds.keys, 0
+func (db *DB) retainKeys(ctx context.Context, p store.RetainParams) (deleted int, more bool, err error) {
+	at, seen, limit := db.rounds.keys, 0, p.Limit
+	source, other := p.KeyCuts()
+	cut := func(namespace int64) posthaste.ID {
+		if namespace == int64(store.NamespaceSource) {
+			return source
+		}
+		return other
+	}
 	var old []keyCursor
 	err = db.read(ctx, "look for idempotency keys past their window", func(c *conn) error {
 		for r, err := range c.rows(sqlWalkKeys, at.key, at.namespace, at.tenant, limit*keysLooked) {
@@ -236,7 +243,7 @@ func (db *DB) retainKeys(ctx context.Context, before posthaste.ID, limit int) (d
 			}
 			seen++
 			at = keyCursor{key: r.hash(0), namespace: r.ColumnInt64(1), tenant: r.tenant(2)}
-			if r.id(3).Compare(before) < 0 {
+			if r.id(3).Compare(cut(at.namespace)) < 0 {
 				if old = append(old, at); len(old) == limit {
 					break
 				}
@@ -251,7 +258,7 @@ func (db *DB) retainKeys(ctx context.Context, before posthaste.ID, limit int) (d
 		err = db.write(ctx, "delete idempotency keys past their window", func(c *conn) error {
 			deleted = 0
 			for _, k := range old {
-				n, err := c.exec(sqlDropKey, k.key, k.namespace, k.tenant, before)
+				n, err := c.exec(sqlDropKey, k.key, k.namespace, k.tenant, cut(k.namespace))
 				if err != nil {
 					return err
 				}

@@ -121,8 +121,10 @@ func (db *DB) DeleteTenant(ctx context.Context, p store.DeleteTenantParams) erro
 		if _, err := c.exec(sqlDeleteTenant, p.No, p.Now); err != nil {
 			return err
 		}
-		_, err = c.exec(sqlDeleteEndpoints, p.No, p.Now, routing)
-		return err
+		if _, err := c.exec(sqlDeleteEndpoints, p.No, p.Now, routing); err != nil {
+			return err
+		}
+		return deleteSources(c, p.No)
 	})
 }
 

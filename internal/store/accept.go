@@ -26,6 +26,10 @@ type Acceptance interface {
 	// epoch: an event that the first run stored comes back with Stored false and
 	// its own id, and with its living leases in Mine.
 	Accept(ctx context.Context, p AcceptParams) (Accepted, error)
+
+	// EventOfKey returns the stored event that an idempotency key stands for, or
+	// ErrNotFound. It is a look and decides nothing: Accept does.
+	EventOfKey(ctx context.Context, p KeyParams) (KeptEvent, error)
 }
 
 // AcceptParams are Accept's. The caller sorts Events by (Tenant, Key), so that
@@ -77,5 +81,22 @@ type AcceptedEvent struct {
 // The namespaces of idempotency keys. Their numbers are stored; never renumber.
 const (
 	NamespaceAPI     int16 = 1
+	NamespaceSource  int16 = 2 // keys hold the source's id, so that no two sources share one
+	NamespaceOutbox  int16 = 3 // keys are the random uuids of the rows
 	NamespaceHandler int16 = 4 // what a handler sends while it works on a delivery
 )
+
+// KeyParams name an idempotency key.
+type KeyParams struct {
+	Tenant    TenantNo
+	Namespace int16
+	Key       Hash
+}
+
+// KeptEvent is the event that stands for an idempotency key.
+type KeptEvent struct {
+	ID            posthaste.ID
+	CorrelationID posthaste.ID
+	FanOut        int
+	Sum           Hash
+}

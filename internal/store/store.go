@@ -86,6 +86,7 @@ type Store interface {
 	Upkeep
 	Tenants
 	Endpoints
+	Sources
 	Reading
 	Changes
 

@@ -121,8 +121,14 @@ type RetainParams struct {
 	Now               time.Time
 	Retention         time.Duration
 	DeadRetention     time.Duration
-	IdempotencyWindow time.Duration
+	IdempotencyWindow time.Duration // of NamespaceSource MinSourceWindow, if that is longer
 	Limit             int // rows a step, for what isn't dropped by the day
+}
+
+// KeyCuts returns the ids from which on idempotency keys are kept: those of
+// NamespaceSource, and all others.
+func (p RetainParams) KeyCuts() (source, other posthaste.ID) {
+	return posthaste.FloorID(p.Now.Add(-max(p.IdempotencyWindow, MinSourceWindow))), posthaste.FloorID(p.Now.Add(-p.IdempotencyWindow))
 }
 
 // Retained says what Retain deleted.

@@ -74,6 +74,35 @@ create table endpoint_versions ( -- append-only: an attempt names the version th
     primary key (endpoint, version)
 );
 
+create table sources (
+    no         int4 generated always as identity primary key,
+    id         uuid not null unique, -- random: it stands in a public URL
+    tenant     int4 not null,
+    version    int4 not null default 1,
+    rejected   int4 not null default 0, -- deliveries rejected in a row
+    created_at int8 not null,
+    updated_at int8 not null,
+    uid        text not null default '',
+    key_id     text not null,
+    sealed     bytea not null, -- the secrets, a JSON array, as one
+    metadata   json not null default '{}',
+    definition json not null
+) with (fillfactor = 50);
+create unique index sources_by_uid on sources (tenant, uid) where uid <> '';
+create index sources_by_tenant on sources (tenant, no);
+
+create table rejections ( -- the newest of each source
+    source     int4 not null,
+    id         uuid not null,
+    body_bytes int4 not null,
+    reason     bytea not null,
+    detail     bytea not null,
+    method     bytea not null,
+    headers    bytea,
+    body       bytea, -- its first bytes
+    primary key (source, id)
+);
+
 create table events (
     id               uuid not null,
     tenant           int4 not null,
@@ -88,6 +117,7 @@ create table events (
     headers          bytea, -- forwarded; each name and value led by its length as a varint
     parent           uuid,
     correlation      uuid,  -- null: the event's own id
+    source_headers   bytea, -- as a source received them, credentials masked; in the form of headers
     payload          bytea, -- null: erased
     primary key (tenant, id)
 ) partition by range (id);

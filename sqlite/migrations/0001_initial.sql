@@ -63,6 +63,36 @@ CREATE TABLE endpoint_versions (
   PRIMARY KEY (endpoint, version)
 ) WITHOUT ROWID;
 
+CREATE TABLE sources (
+  no         INTEGER PRIMARY KEY AUTOINCREMENT,
+  id         BLOB    NOT NULL UNIQUE, -- random: it stands in a public URL
+  tenant     INTEGER NOT NULL,
+  version    INTEGER NOT NULL,
+  definition TEXT    NOT NULL, -- JSON
+  uid        TEXT    NOT NULL,
+  metadata   TEXT    NOT NULL, -- JSON
+  sealed     BLOB    NOT NULL, -- the secrets, a JSON array, as one
+  key_id     TEXT    NOT NULL,
+  rejected   INTEGER NOT NULL DEFAULT 0, -- deliveries rejected in a row
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX sources_uid ON sources (tenant, uid) WHERE uid <> '';
+CREATE INDEX sources_tenant ON sources (tenant, no);
+
+-- The newest of each source. What a sender controls is stored as bytes.
+CREATE TABLE rejections (
+  source     INTEGER NOT NULL,
+  id         BLOB    NOT NULL,
+  reason     BLOB    NOT NULL,
+  detail     BLOB    NOT NULL,
+  method     BLOB    NOT NULL,
+  headers    BLOB,
+  body       BLOB, -- its first bytes
+  body_bytes INTEGER NOT NULL,
+  PRIMARY KEY (source, id)
+) WITHOUT ROWID;
+
 -- A rowid table: rows with payloads are appended, and only the small key goes
 -- into a tree. The payload stands last, so that reading the other columns does
 -- not walk its overflow pages.
@@ -80,6 +110,7 @@ CREATE TABLE events (
   correlation_id   BLOB,             -- NULL: its own id
   order_key        TEXT    NOT NULL,
   traceparent      TEXT    NOT NULL,
+  source_headers   BLOB,             -- as a source received them, credentials masked; as headers
   sum              BLOB    NOT NULL, -- of type and payload, to tell a repetition from a mismatch
   payload          BLOB,             -- NULL: erased
   PRIMARY KEY (tenant, id)

@@ -97,6 +97,7 @@ func Run(t *testing.T, open func(t *testing.T) Database) {
 		{"Endpoint", endpointCases},
 		{"EveryTenant", everyTenantCases},
 		{"Secret", secretCases},
+		{"Source", sourceCases},
 		{"Read", readCases},
 		{"Changes", changesCases},
 		{"Verify", verifyCases},
