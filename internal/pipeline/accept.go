@@ -74,7 +74,8 @@ const (
 
 // commit answers every submission of a batch. It runs the batch again while the
 // outcome is unknown, matches it anew when routing has moved on, and splits it
-// when the database refuses it, until the event that it refuses stands alone.
+// when the database refuses it, until the event that it refuses stands alone, or
+// with those that it is stored together with.
 func (p *Pipeline) commit(ctx context.Context, batch []*submission) {
 	fate := unstored
 	var err error
@@ -86,9 +87,9 @@ func (p *Pipeline) commit(ctx context.Context, batch []*submission) {
 		if len(batch) == 0 {
 			return
 		}
-		if big := slices.IndexFunc(batch, func(s *submission) bool { return len(s.targets) > bigFanOut }); big >= 0 && len(batch) > 1 {
-			p.commit(ctx, []*submission{batch[big]})
-			p.commit(ctx, slices.Delete(batch, big, big+1))
+		if big, rest := cutBig(batch); len(big) > 0 && len(rest) > 0 {
+			p.commit(ctx, big)
+			p.commit(ctx, rest)
 			return
 		}
 		began := time.Now()
@@ -109,11 +110,12 @@ func (p *Pipeline) commit(ctx context.Context, batch []*submission) {
 			err = p.renew(ctx)
 		case errors.Is(err, store.ErrUnavailable):
 			fate = unknown
-		case len(batch) > 1 && fate == unstored:
-			half := len(batch) / 2
-			p.commit(ctx, batch[:half])
-			p.commit(ctx, batch[half:])
-			return
+		case fate == unstored:
+			if first, rest := halve(batch); len(first) > 0 {
+				p.commit(ctx, first)
+				p.commit(ctx, rest)
+				return
+			}
 		}
 		if err != nil {
 			p.log.WarnContext(ctx, "accept: the batch was not stored", "events", len(batch), "err", err)
@@ -178,9 +180,14 @@ func (p *Pipeline) prepare(ctx context.Context, batch []*submission, f fate) []*
 		p.unreserve(s)
 		targets, err := p.targetsOf(ctx, s)
 		switch {
-		case err != nil && f == unknown:
-			targets = s.targets
-		case err != nil:
+		case err == nil:
+			s.targets = targets
+		case f == unstored:
+			s.refuse(err)
+		}
+	}
+	for _, s := range batch {
+		if err := s.refused(); err != nil {
 			p.ledger.release(s.entry)
 			s.answer <- Result{Err: err}
 			continue
@@ -189,12 +196,9 @@ func (p *Pipeline) prepare(ctx context.Context, batch []*submission, f fate) []*
 			s.entry = p.ledger.mint(now)
 			s.event = s.Event
 			s.event.ID = s.entry.id
-			if s.event.CorrelationID.IsZero() {
-				s.event.CorrelationID = s.event.ID
-			}
+			s.inherit()
 		}
-		s.targets = targets
-		s.event.FanOut = len(targets)
+		s.event.FanOut = len(s.targets)
 		p.reserve(s)
 		keep = append(keep, s)
 	}
@@ -306,7 +310,7 @@ func (p *Pipeline) answerFor(s *submission, a store.AcceptedEvent) Result {
 	if a.Stored || a.ID == s.event.ID {
 		return Result{Receipt: r}
 	}
-	if a.Sum != s.sum {
+	if r.Differs = a.Sum != s.sum; r.Differs && !s.KeepFirst {
 		p.metrics.Accepted.WithLabelValues("mismatch").Inc()
 		return Result{Err: &posthaste.Error{
 			Code:    posthaste.CodeIdempotencyMismatch,

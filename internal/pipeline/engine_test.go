@@ -29,6 +29,7 @@ import (
 type flaky struct {
 	store.Store
 	accept atomic.Pointer[func(store.AcceptParams, store.Accepted, error) (store.Accepted, error)] // after
+	refuse atomic.Pointer[func(store.AcceptParams) error]                                          // before
 	settle atomic.Pointer[func(store.SettleParams) error]                                          // before
 	beats  atomic.Int64
 
@@ -41,6 +42,11 @@ type flaky struct {
 }
 
 func (f *flaky) Accept(ctx context.Context, p store.AcceptParams) (store.Accepted, error) {
+	if before := f.refuse.Load(); before != nil {
+		if err := (*before)(p); err != nil {
+			return store.Accepted{}, err
+		}
+	}
 	got, err := f.Store.Accept(ctx, p)
 	if after := f.accept.Load(); after != nil {
 		return (*after)(p, got, err)

@@ -73,12 +73,13 @@ type Config struct {
 // Roles are parts of the work that replicas on one PostgreSQL may share out.
 type Roles struct {
 	Accept  bool // takes events; without it [Pipeline.Accept] refuses
+	Inbound bool // takes what providers send to sources
 	Deliver bool // makes attempts; without it what is accepted is born due, for others
 }
 
 func (c Config) withDefaults() Config {
 	if c.Roles == (Roles{}) {
-		c.Roles = Roles{Accept: true, Deliver: true}
+		c.Roles = Roles{Accept: true, Inbound: true, Deliver: true}
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -204,9 +205,12 @@ func (p *Pipeline) Ready() error {
 	return p.running()
 }
 
-// acceptable returns why events can't be taken at all, or nil.
-func (p *Pipeline) acceptable() error {
-	if !p.cfg.Roles.Accept {
+// acceptable returns why events of a namespace can't be taken at all, or nil.
+func (p *Pipeline) acceptable(namespace int16) error {
+	switch fromSource := namespace == store.NamespaceSource; {
+	case fromSource && !p.cfg.Roles.Inbound:
+		return errNoInbound
+	case !fromSource && !p.cfg.Roles.Accept:
 		return errNoAccept
 	}
 	return p.running()
@@ -214,6 +218,10 @@ func (p *Pipeline) acceptable() error {
 
 var errNoAccept = &posthaste.Error{
 	Code: posthaste.CodeUnavailable, Message: "this replica does not accept events", Hint: "send them to a replica with the role accept",
+}
+
+var errNoInbound = &posthaste.Error{
+	Code: posthaste.CodeUnavailable, Message: "this replica takes nothing from sources", Hint: "send it to a replica with the role inbound",
 }
 
 // running returns why the engine can't work at the moment, or nil.

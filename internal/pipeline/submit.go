@@ -15,7 +15,10 @@ type Submission struct {
 	Tenant    store.TenantRow
 	Event     posthaste.Event // without ID, FanOut and CorrelationID
 	Endpoints []posthaste.ID  // only to these; empty: to all that subscribe
-	Namespace int16           // of the idempotency key. Default: store.NamespaceAPI
+
+	Namespace int16  // of the idempotency key. Default: the API's
+	KeyScope  string // keeps equal keys of one namespace apart, such as those of two sources
+	KeepFirst bool   // the same key with another type or bytes is a duplicate too, told apart in the receipt
 }
 
 // Receipt is what an accepted event is answered with.
@@ -24,6 +27,7 @@ type Receipt struct {
 	Type       string
 	Deliveries int
 	Duplicate  bool // an earlier event with the same key, type and bytes stands for it
+	Differs    bool // of a duplicate: that event has another type or other bytes
 }
 
 // submission is one Submission on its way through the committer.
@@ -31,6 +35,8 @@ type submission struct {
 	Submission
 	sum, key store.Hash
 	entry    *entry
+	together *together       // whom it is stored with; nil where it stands alone
+	refusal  error           // why it cannot be stored as things are
 	event    posthaste.Event // with its id
 	targets  []*endpoint
 	leased   []bool        // parallel to targets: born leased, room reserved
@@ -87,17 +93,28 @@ func newSubmission(in Submission) *submission {
 	in.Namespace = cmp.Or(in.Namespace, store.NamespaceAPI)
 	s := &submission{Submission: in, answer: make(chan Result, 1), givenUp: uptime() + acceptPatience}
 	if in.Event.IdempotencyKey != "" { // else it can't be taken for another event
-		s.sum = sumOf(in.Event)
-		h := sha256.Sum256([]byte(in.Event.IdempotencyKey))
-		s.key = store.Hash(h[:16])
+		s.sum, s.key = sumOf(in.Event), keyOf(in)
 	}
 	return s
+}
+
+// keyOf hashes an idempotency key with its scope, which has no NUL in it.
+func keyOf(in Submission) store.Hash {
+	text := in.Event.IdempotencyKey
+	if in.KeyScope != "" {
+		text = in.KeyScope + "\x00" + text
+	}
+	h := sha256.Sum256([]byte(text))
+	return store.Hash(h[:16])
 }
 
 // submit hands a group to the committer, which keeps it together, and waits
 // for the answers.
 func (p *Pipeline) submit(ctx context.Context, group []*submission) {
-	if err := p.acceptable(); err != nil {
+	if len(group) == 0 {
+		return
+	}
+	if err := p.acceptable(group[0].Namespace); err != nil {
 		p.refuse(group, "unavailable", err)
 		return
 	}

@@ -122,7 +122,7 @@ type RetainParams struct {
 	Retention         time.Duration
 	DeadRetention     time.Duration
 	IdempotencyWindow time.Duration // of NamespaceSource MinSourceWindow, if that is longer
-	Limit             int // rows a step, for what isn't dropped by the day
+	Limit             int           // rows a step, for what isn't dropped by the day
 }
 
 // KeyCuts returns the ids from which on idempotency keys are kept: those of

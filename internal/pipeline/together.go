@@ -1,0 +1,161 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/posthaste-dev/posthaste/internal/store"
+)
+
+// together is a group of submissions that is stored as a whole or not at all.
+type together struct {
+	parent  *submission // the event that the others come from, where it is one of them
+	refusal error       // why one of them, and so the whole, cannot be stored
+}
+
+// AcceptTogether stores an event and those that are made of it in one commit, all
+// of them or none: a request that many events come in is answered once. The
+// children carry the parent's id and belong to its chain. Each is deduplicated
+// by its own key, and a key that is known is never an error: a yes to the whole
+// is the only answer that ends a provider's repetitions, so the first one is kept
+// whatever the bytes.
+//
+// The receipts are in order, the parent's first. The error is one of
+// [Pipeline.Accept], and says that nothing is known to be stored.
+func (p *Pipeline) AcceptTogether(ctx context.Context, parent Submission, children []Submission) ([]Receipt, error) {
+	parent.KeepFirst = true
+	if len(children) == 0 {
+		r, err := p.Accept(ctx, parent)
+		return []Receipt{r}, err
+	}
+	first := newSubmission(parent)
+	kept, err := p.keptParent(ctx, first)
+	if err != nil {
+		return nil, err
+	}
+	t := &together{parent: first}
+	group := []*submission{first}
+	if kept != nil { // it is stored, and what is new among its children belongs to what is stored
+		t.parent, group = nil, nil
+	}
+	for _, child := range children {
+		child.KeepFirst = true
+		s := newSubmission(child)
+		if kept != nil {
+			s.Event.Parent, s.Event.CorrelationID = kept.ID, kept.CorrelationID
+		}
+		group = append(group, s)
+	}
+	for _, s := range group {
+		s.together, s.givenUp = t, first.givenUp
+	}
+	p.submit(ctx, group)
+	var receipts []Receipt
+	if kept != nil {
+		receipts = append(receipts, p.keptReceipt(ctx, first, *kept))
+	}
+	for _, s := range group {
+		if s.result.Err != nil {
+			return nil, s.result.Err
+		}
+		receipts = append(receipts, s.result.Receipt)
+	}
+	return receipts, nil
+}
+
+// keptParent returns the event that stands for a parent's key already, or nil. It
+// has to be known before the children are stored with its id. Where two first
+// deliveries are on their way at once both find none; then one of them stores
+// the parent and, as their bytes are the same, all the children.
+func (p *Pipeline) keptParent(ctx context.Context, s *submission) (*store.KeptEvent, error) {
+	if s.Event.IdempotencyKey == "" {
+		return nil, nil //nolint:nilnil // no key, no event of it
+	}
+	call, cancel := context.WithTimeout(ctx, acceptTimeout)
+	defer cancel()
+	kept, err := p.store.EventOfKey(call, store.KeyParams{Tenant: s.Tenant.No, Namespace: s.Namespace, Key: s.key})
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil, nil //nolint:nilnil // as above
+	case err != nil:
+		return nil, unavailable(err)
+	}
+	return &kept, nil
+}
+
+// keptReceipt answers a parent that was stored before.
+func (p *Pipeline) keptReceipt(ctx context.Context, s *submission, kept store.KeptEvent) Receipt {
+	s.event = s.Event
+	s.event.ID, s.event.CorrelationID = kept.ID, kept.CorrelationID
+	r := Receipt{ID: kept.ID, Type: s.Event.Type, Deliveries: kept.FanOut, Duplicate: true, Differs: kept.Sum != s.sum}
+	p.metrics.Accepted.WithLabelValues("duplicate").Inc()
+	p.logAccept(ctx, s, r)
+	return r
+}
+
+// inherit gives an event that has its id its place in a chain. The parent has its
+// id by then: it comes first in its group, which is not sorted before.
+func (s *submission) inherit() {
+	if t := s.together; t != nil && t.parent != nil && t.parent != s {
+		s.event.Parent, s.event.CorrelationID = t.parent.event.ID, t.parent.event.CorrelationID
+	}
+	if s.event.CorrelationID.IsZero() {
+		s.event.CorrelationID = s.event.ID
+	}
+}
+
+// refuse notes why a submission cannot be stored, nor those that are stored with it.
+func (s *submission) refuse(err error) {
+	s.refusal = err
+	if s.together != nil {
+		s.together.refusal = err
+	}
+}
+
+func (s *submission) refused() error {
+	if s.together != nil {
+		return s.together.refusal
+	}
+	return s.refusal
+}
+
+// with reports whether two submissions are stored together.
+func (s *submission) with(other *submission) bool {
+	return s == other || s.together != nil && s.together == other.together
+}
+
+// cutBig takes the first event with a very large fan-out, and those that it is
+// stored with, out of a batch.
+func cutBig(batch []*submission) (big, rest []*submission) {
+	at := slices.IndexFunc(batch, func(s *submission) bool { return len(s.targets) > bigFanOut })
+	if at < 0 {
+		return nil, batch
+	}
+	for _, s := range batch {
+		if s.with(batch[at]) {
+			big = append(big, s)
+		} else {
+			rest = append(rest, s)
+		}
+	}
+	return big, rest
+}
+
+// halve splits a batch in two without parting what is stored together. The first
+// half is empty where that leaves nothing to split.
+func halve(batch []*submission) (first, rest []*submission) {
+	var units [][]*submission
+	places := map[*together]int{}
+	for _, s := range batch {
+		at, known := places[s.together]
+		if s.together == nil || !known {
+			at = len(units)
+			units = append(units, nil)
+			places[s.together] = at
+		}
+		units[at] = append(units[at], s)
+	}
+	half := len(units) / 2
+	return slices.Concat(units[:half]...), slices.Concat(units[half:]...)
+}
