@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Source is where a provider's webhooks come in: a URL of its own, the secrets
-// that prove who sent them, and what is particular to the provider.
+// Source is where a provider's webhooks come in: a URL of its own, and what is
+// particular to the provider. What is secret about it is kept apart, sealed.
 type Source struct {
 	ID      ID  // random, for it stands in a public URL: see [NewSourceID]
 	Version int // rises with every change
@@ -20,12 +20,12 @@ type Source struct {
 	UpdatedAt time.Time
 }
 
-// SourceDefinition is the part of a source that its owner writes, without the
-// secrets. Its JSON form is what the API takes and gives, and what is stored.
+// SourceDefinition is the part of a source that its owner writes, without what is
+// secret. Its JSON form is what the API takes and gives, and what is stored.
 type SourceDefinition struct {
 	Name         string            `json:"name" doc:"For people, 128 bytes at most"`
 	Provider     string            `json:"provider" doc:"Who sends: stripe, github, meta … as in the reference"`
-	Settings     map[string]string `json:"settings" doc:"What is particular to the provider, such as verify_token, public_url or tolerance. They are shown: what must stay secret belongs into secrets"`
+	Settings     map[string]string `json:"settings" doc:"What is particular to the provider, such as public_url or tolerance: see the reference. One that is secret, such as verify_token, is shown as ********"`
 	MaxBodyBytes int               `json:"max_body_bytes" doc:"Of a delivery; larger ones are answered with 413. 1 to 33554432"`
 }
 
@@ -108,8 +108,9 @@ func ValidateSourceSecrets(field string, secrets []string) (problems []Problem) 
 // could not be verified.
 type Rejection struct {
 	ID        ID
-	Reason    string   // in a word, such as bad_signature
-	Detail    string   // what was found, and what to do about it
+	Reason    string   // in a word, such as wrong_secret
+	Detail    string   // what is wrong
+	Hint      string   // the next step
 	Method    string   // of the request
 	Headers   []Header // as they came, credentials masked
 	Body      []byte   // its first bytes, MaxRejectionBodyBytes at most
@@ -124,5 +125,5 @@ const (
 	MaxRejections           = 100 // the newest
 	MaxRejectionBodyBytes   = 8 << 10
 	MaxRejectionHeaderBytes = 8 << 10
-	MaxRejectionTextBytes   = 2 << 10 // of Detail
+	MaxRejectionTextBytes   = 2 << 10 // of Detail and of Hint
 )

@@ -223,14 +223,14 @@ with counted as (
 	update sources set rejected = rejected + $2 where no = $1
 	returning no, rejected),
 added as (
-	insert into rejections (source, id, reason, detail, method, headers, body, body_bytes)
-	select no, $3, $4, $5, $6, $7, $8, $9 from counted)
+	insert into rejections (source, id, reason, detail, hint, method, headers, body, body_bytes)
+	select no, $3, $4, $5, $6, $7, $8, $9, $10 from counted)
 select rejected from counted`
 	dropRejectionsSQL = `
 delete from rejections where source = $1 and id <= (
 	select id from rejections where source = $1 order by id desc offset $2 limit 1)`
 	listRejectionsSQL = `
-select id, reason, detail, method, headers, body, body_bytes
+select id, reason, detail, hint, method, headers, body, body_bytes
 from rejections where source = $1 and id < $2
 order by id desc limit $3`
 	endRejectionsSQL = `update sources set rejected = 0 where no = $1 and rejected <> 0`
@@ -242,7 +242,7 @@ func (db *DB) AddRejection(ctx context.Context, p store.AddRejectionParams) (inA
 	defer cancel()
 	r, found := p.Rejection, false
 	batch := &pgx.Batch{}
-	batch.Queue(addRejectionSQL, int32(p.Source), p.Count, [16]byte(r.ID), []byte(r.Reason), []byte(r.Detail), []byte(r.Method),
+	batch.Queue(addRejectionSQL, int32(p.Source), p.Count, [16]byte(r.ID), []byte(r.Reason), []byte(r.Detail), []byte(r.Hint), []byte(r.Method),
 		appendHeaders(r.Headers), r.Body, r.BodyBytes).QueryRow(func(row pgx.Row) error {
 		err := row.Scan(&inARow)
 		if found = err == nil; errors.Is(err, pgx.ErrNoRows) {
@@ -270,9 +270,10 @@ func (db *DB) ListRejections(ctx context.Context, p store.ListRejectionsParams) 
 	}
 	out, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r posthaste.Rejection, err error) {
 		var id [16]byte
-		var reason, detail, method, headers []byte
-		err = row.Scan(&id, &reason, &detail, &method, &headers, &r.Body, &r.BodyBytes)
-		r.ID, r.Reason, r.Detail, r.Method, r.Headers = id, string(reason), string(detail), string(method), readHeaders(headers)
+		var reason, detail, hint, method, headers []byte
+		err = row.Scan(&id, &reason, &detail, &hint, &method, &headers, &r.Body, &r.BodyBytes)
+		r.ID, r.Reason, r.Detail, r.Hint = id, string(reason), string(detail), string(hint)
+		r.Method, r.Headers = string(method), readHeaders(headers)
 		return r, err
 	})
 	if err != nil {

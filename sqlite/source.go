@@ -208,11 +208,11 @@ func readSources(c *conn, query string, args ...any) (out []store.SourceRow, err
 
 const (
 	sqlCountRejection  = `UPDATE sources SET rejected = rejected + ?2 WHERE no = ?1 RETURNING rejected`
-	sqlInsertRejection = `INSERT INTO rejections (source, id, reason, detail, method, headers, body, body_bytes) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)`
+	sqlInsertRejection = `INSERT INTO rejections (source, id, reason, detail, hint, method, headers, body, body_bytes) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)`
 	// The table is bounded for each source, so its keys are few.
 	sqlDropRejections = `DELETE FROM rejections WHERE source = ?1 AND id <= (
   SELECT id FROM rejections WHERE source = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)`
-	sqlListRejections = `SELECT id, reason, detail, method, headers, body, body_bytes FROM rejections WHERE source = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3`
+	sqlListRejections = `SELECT id, reason, detail, hint, method, headers, body, body_bytes FROM rejections WHERE source = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3`
 	sqlEndRejections  = `UPDATE sources SET rejected = 0 WHERE no = ?1 AND rejected <> 0`
 )
 
@@ -231,7 +231,7 @@ func (db *DB) AddRejection(ctx context.Context, p store.AddRejectionParams) (inA
 			return store.ErrNotFound
 		}
 		c.wrote = true
-		if _, err := c.exec(sqlInsertRejection, int64(p.Source), r.ID, []byte(r.Reason), []byte(r.Detail), []byte(r.Method),
+		if _, err := c.exec(sqlInsertRejection, int64(p.Source), r.ID, []byte(r.Reason), []byte(r.Detail), []byte(r.Hint), []byte(r.Method),
 			encodeHeaders(r.Headers), r.Body, r.BodyBytes); err != nil {
 			return err
 		}
@@ -248,13 +248,13 @@ func (db *DB) ListRejections(ctx context.Context, p store.ListRejectionsParams) 
 			if err != nil {
 				return err
 			}
-			headers, err := decodeHeaders(r.bytes(4))
+			headers, err := decodeHeaders(r.bytes(5))
 			if err != nil {
 				return err
 			}
 			out = append(out, posthaste.Rejection{
-				ID: r.id(0), Reason: string(r.bytes(1)), Detail: string(r.bytes(2)), Method: string(r.bytes(3)),
-				Headers: headers, Body: r.bytes(5), BodyBytes: r.ColumnInt(6),
+				ID: r.id(0), Reason: string(r.bytes(1)), Detail: string(r.bytes(2)), Hint: string(r.bytes(3)), Method: string(r.bytes(4)),
+				Headers: headers, Body: r.bytes(6), BodyBytes: r.ColumnInt(7),
 			})
 		}
 		return nil

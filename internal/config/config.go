@@ -72,6 +72,7 @@ func (d Database) IsPostgres() bool {
 // Roles are the parts of the work that a replica takes on.
 type Roles struct {
 	Accept  bool // takes events in
+	Inbound bool // takes what providers send to sources
 	Deliver bool // makes attempts
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/posthaste-dev/posthaste/signature"
 )
 
-// roles are all roles that the contract names; inbound, relay and dashboard are
-// known and not built yet.
+// roles are all roles that the contract names; relay and dashboard are known and
+// not built yet.
 var roles = []string{"accept", "inbound", "deliver", "relay", "dashboard"}
 
 func (r *reader) roles() Roles {
@@ -20,6 +20,8 @@ func (r *reader) roles() Roles {
 		switch role = strings.TrimSpace(role); {
 		case role == "accept":
 			out.Accept = true
+		case role == "inbound":
+			out.Inbound = true
 		case role == "deliver":
 			out.Deliver = true
 		case !slices.Contains(roles, role):
@@ -28,8 +30,8 @@ func (r *reader) roles() Roles {
 	}
 	// A default that names roles of later versions is good for this one too, but a
 	// replica of those alone would do nothing.
-	if !out.Accept && !out.Deliver && !r.isWrong("roles") {
-		r.wrong("roles", "names nothing that is built; want accept or deliver, or both")
+	if out == (Roles{}) && !r.isWrong("roles") {
+		r.wrong("roles", "names nothing that is built; want some of accept, inbound and deliver")
 	}
 	return out
 }

@@ -127,6 +127,7 @@ type Pipeline struct {
 	load     load
 	routing  *routing
 	handlers *handlers
+	sources  knownSources
 	lanes    *lanes
 	agenda   *agenda
 	gates    *gatebook

@@ -47,7 +47,7 @@ type SourceRow struct {
 	No     SourceNo
 	Tenant TenantNo
 	posthaste.Source
-	Secrets  SealedSecret // all of them, sealed together; No and ExpiresAt say nothing
+	Secrets  SealedSecret // all that is secret about it, sealed together; No and ExpiresAt say nothing
 	Rejected int          // deliveries rejected in a row, none taken between
 }
 

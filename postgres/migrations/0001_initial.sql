@@ -84,7 +84,7 @@ create table sources (
     updated_at int8 not null,
     uid        text not null default '',
     key_id     text not null,
-    sealed     bytea not null, -- the secrets, a JSON array, as one
+    sealed     bytea not null, -- all that is secret about it, JSON, as one
     metadata   json not null default '{}',
     definition json not null
 ) with (fillfactor = 50);
@@ -97,6 +97,7 @@ create table rejections ( -- the newest of each source
     body_bytes int4 not null,
     reason     bytea not null,
     detail     bytea not null,
+    hint       bytea not null,
     method     bytea not null,
     headers    bytea,
     body       bytea, -- its first bytes

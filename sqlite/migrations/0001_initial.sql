@@ -71,7 +71,7 @@ CREATE TABLE sources (
   definition TEXT    NOT NULL, -- JSON
   uid        TEXT    NOT NULL,
   metadata   TEXT    NOT NULL, -- JSON
-  sealed     BLOB    NOT NULL, -- the secrets, a JSON array, as one
+  sealed     BLOB    NOT NULL, -- all that is secret about it, JSON, as one
   key_id     TEXT    NOT NULL,
   rejected   INTEGER NOT NULL DEFAULT 0, -- deliveries rejected in a row
   created_at INTEGER NOT NULL,
@@ -86,6 +86,7 @@ CREATE TABLE rejections (
   id         BLOB    NOT NULL,
   reason     BLOB    NOT NULL,
   detail     BLOB    NOT NULL,
+  hint       BLOB    NOT NULL,
   method     BLOB    NOT NULL,
   headers    BLOB,
   body       BLOB, -- its first bytes

@@ -199,7 +199,7 @@ func testListSources(t *testing.T, f *fixture) {
 func (f *fixture) reject(t tester, s store.Store, source store.SourceNo, n int) int {
 	t.Helper()
 	count, err := s.AddRejection(t.Context(), store.AddRejectionParams{Source: source, Count: n, Keep: 3, Rejection: posthaste.Rejection{
-		ID: f.minter.Mint(f.now), Reason: "bad_signature", Method: "POST",
+		ID: f.minter.Mint(f.now), Reason: "wrong_secret", Method: "POST",
 	}})
 	if err != nil {
 		t.Fatalf("add rejection: %v", err)
@@ -263,7 +263,7 @@ func testRejections(t *testing.T, f *fixture) {
 	var want []posthaste.Rejection
 	for i := range 5 {
 		r := posthaste.Rejection{
-			ID: f.minter.Mint(f.at(time.Duration(i) * time.Second)), Reason: "stale", Detail: "10 minutes\x00 \xff old", Method: "P\x00ST",
+			ID: f.minter.Mint(f.at(time.Duration(i) * time.Second)), Reason: "stale", Detail: "10 minutes\x00 \xff old", Hint: "set the clock", Method: "P\x00ST",
 			Headers: []posthaste.Header{{Name: "X-Sig", Value: "a\xff"}, {Name: "X-Sig", Value: ""}}, Body: bytes.Repeat([]byte{0, 0xfe}, i), BodyBytes: 100 * i,
 		}
 		if _, err := f.Store.AddRejection(t.Context(), store.AddRejectionParams{Source: made.No, Rejection: r, Count: 1, Keep: 3}); err != nil {

@@ -1,0 +1,131 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/internal/store"
+)
+
+const (
+	// sourceFresh is how long a source that was read counts: one look a second at
+	// each source that is in use, and none while nothing comes in. With the time of a look, a change holds on every
+	// replica within 2 s.
+	sourceFresh   = time.Second
+	sourceTimeout = time.Second
+	// maxKnownSources bounds what is remembered; ids that nobody has count too.
+	maxKnownSources = 10_000
+)
+
+// KnownSource is a source as a delivery finds it: not to be changed.
+type KnownSource struct {
+	Row    store.SourceRow
+	Secret SourceSecrets
+	Tenant store.TenantRow
+	readAt time.Duration // uptime
+}
+
+// knownSources are the sources that were asked for lately. Unlike endpoints they
+// are no part of the routing that a heartbeat brings up to date: a replica that
+// only takes deliveries need not beat to notice a change.
+type knownSources struct {
+	mu   sync.Mutex
+	byID map[posthaste.ID]*sourceSlot
+}
+
+// sourceSlot is the place of one source, or of an id that none has.
+type sourceSlot struct {
+	looking sync.Mutex // one look at a time; the others wait for it
+	mu      sync.Mutex
+	known   *KnownSource // nil: there is none
+	readAt  time.Duration
+	read    bool
+
+	rejections rejectionTally
+}
+
+func (k *knownSources) slot(id posthaste.ID) *sourceSlot {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.byID == nil || len(k.byID) >= maxKnownSources {
+		k.byID = map[posthaste.ID]*sourceSlot{} // whoever is in use is read again
+	}
+	s := k.byID[id]
+	if s == nil {
+		s = &sourceSlot{}
+		k.byID[id] = s
+	}
+	return s
+}
+
+// forget lets the next delivery read a source anew. A look that is under way
+// fills a slot that nobody finds any more.
+func (k *knownSources) forget(id posthaste.ID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.byID, id)
+}
+
+// fresh returns what the slot holds, if that was read lately enough.
+func (s *sourceSlot) fresh() (known *KnownSource, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.known, s.read && uptime()-s.readAt < sourceFresh
+}
+
+// Source returns the source that has an id, of whatever tenant, as it was at most
+// a second ago. [store.ErrNotFound] where there is none or its tenant is deleted;
+// a secret that can't be opened, and a database that is away, are our own failures.
+func (p *Pipeline) Source(ctx context.Context, id posthaste.ID) (*KnownSource, error) {
+	slot := p.sources.slot(id)
+	known, ok := slot.fresh()
+	if !ok {
+		slot.looking.Lock()
+		defer slot.looking.Unlock()
+		if known, ok = slot.fresh(); !ok {
+			var err error
+			if known, err = p.lookUpSource(ctx, id); err != nil {
+				return nil, err
+			}
+			slot.mu.Lock()
+			slot.known, slot.read = known, true
+			if slot.readAt = uptime(); known != nil {
+				slot.readAt = known.readAt
+			}
+			slot.mu.Unlock()
+		}
+	}
+	if known == nil {
+		return nil, store.ErrNotFound
+	}
+	return known, nil
+}
+
+// lookUpSource reads a source, nil where there is none.
+func (p *Pipeline) lookUpSource(ctx context.Context, id posthaste.ID) (*KnownSource, error) {
+	// The look is the others' too, who wait for it: it does not end with this request.
+	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), sourceTimeout)
+	defer cancel()
+	known := &KnownSource{readAt: uptime()}
+	var err error
+	if known.Row, err = p.store.Source(call, 0, id); err == nil {
+		known.Secret, err = p.OpenSource(known.Row)
+	}
+	name := ""
+	if err == nil {
+		name, err = p.routing.tenantName(call, known.Row.Tenant)
+	}
+	if err == nil {
+		known.Tenant, err = p.routing.tenant(call, name)
+	}
+	switch {
+	case errors.Is(err, store.ErrNotFound), err == nil && !known.Tenant.DeletedAt.IsZero():
+		return nil, nil //nolint:nilnil // an absent source is an answer, and is remembered
+	case err != nil:
+		return nil, err
+	}
+	return known, nil
+}
