@@ -47,7 +47,7 @@ var mayImport = map[string]string{
 
 	"internal/pipeline": ". signature internal/store internal/retry internal/gate internal/deliver internal/telemetry internal/keyring",
 
-	"internal/httpapi":   ". signature " + aboveStore + " internal/stream internal/deliver internal/retry internal/gate",
+	"internal/httpapi":   ". signature inbound " + aboveStore + " internal/stream internal/deliver internal/retry internal/gate",
 	"internal/inhttp":    ". inbound " + aboveStore,
 	"internal/stream":    ". " + aboveStore,
 	"internal/dashboard": ". " + aboveStore,

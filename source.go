@@ -33,8 +33,8 @@ type SourceDefinition struct {
 const (
 	MaxSourceNameBytes     = 128
 	MaxSourceSettings      = 30
-	MaxSourceSettingBytes  = 4096
-	MaxSourceSecrets       = 10
+	MaxSourceSettingBytes  = 2 << 10
+	MaxSourceSecrets       = 16
 	MaxSourceSecretBytes   = 8192 // public keys and certificates are secrets too, as far as a source is concerned
 	DefaultSourceBodyBytes = 8 << 20
 	MaxSourceBodyBytes     = 32 << 20

@@ -61,6 +61,7 @@ type Config struct {
 type Client struct {
 	Events     *Events
 	Endpoints  *Endpoints
+	Sources    *Sources
 	Deliveries *Deliveries
 	Tenants    *Tenants
 
@@ -85,6 +86,7 @@ func New(config Config) (*Client, error) {
 	}
 	c.Events = &Events{c}
 	c.Endpoints = &Endpoints{c: c}
+	c.Sources = &Sources{c: c}
 	c.Deliveries = &Deliveries{c}
 	c.Tenants = &Tenants{c: c}
 	return c, nil

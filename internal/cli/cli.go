@@ -42,6 +42,7 @@ type grammar struct {
 	Replay     deliveriesReplay  `cmd:"" help:"Bring dead deliveries back: short for deliveries replay."`
 	Endpoints  endpointsCommand  `cmd:"" help:"Manage where events go."`
 	Tail       tailCommand       `cmd:"" help:"Print what becomes of events, live."`
+	Sources    sourcesCommand    `cmd:"" help:"Manage where providers' webhooks come in."`
 	Tenants    tenantsCommand    `cmd:"" help:"Manage tenants."`
 	Migrate    migrateCommand    `cmd:"" help:"Bring the database to this version's schema, or print the schema."`
 	Verify     verifyCommand     `cmd:"" help:"Check that the database keeps the promise: nothing lost, nothing without a record."`

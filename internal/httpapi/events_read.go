@@ -13,10 +13,11 @@ import (
 type eventBody struct {
 	ID              string             `json:"id"`
 	Type            string             `json:"type"`
-	Source          string             `json:"source" doc:"api for what came in through POST /v1/events"`
+	Source          string             `json:"source" doc:"api for what came in through POST /v1/events, the id of the source for what a provider sent"`
 	ContentType     *string            `json:"content_type"`
 	ContentEncoding *string            `json:"content_encoding"`
 	Headers         []posthaste.Header `json:"headers" doc:"Forwarded with each delivery"`
+	SourceHeaders   []posthaste.Header `json:"source_headers,omitempty" doc:"As a source received them, credentials masked; of a single event only"`
 	PayloadBytes    int                `json:"payload_bytes"`
 	Deliveries      int                `json:"deliveries" doc:"Made at acceptance; resends are not counted"`
 	IdempotencyKey  *string            `json:"idempotency_key"`
@@ -35,7 +36,7 @@ func showEvent(row store.EventRow) eventBody {
 	}
 	return eventBody{
 		ID: e.ID.Print(posthaste.KindEvent), Type: e.Type, Source: e.Source,
-		ContentType: orNull(e.ContentType), ContentEncoding: orNull(e.ContentEncoding), Headers: headers,
+		ContentType: orNull(e.ContentType), ContentEncoding: orNull(e.ContentEncoding), Headers: headers, SourceHeaders: e.SourceHeaders,
 		PayloadBytes: row.PayloadBytes, Deliveries: e.FanOut, IdempotencyKey: orNull(e.IdempotencyKey),
 		Parent: idOrNull(posthaste.KindEvent, e.Parent), CorrelationID: idOrNull(posthaste.KindEvent, e.CorrelationID),
 		OrderKey: orNull(e.OrderKey), Traceparent: orNull(e.Traceparent), CreatedAt: moment(e.CreatedAt()),

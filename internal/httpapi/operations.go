@@ -72,7 +72,7 @@ var (
 	listEventsOperation = operation{
 		tag: "Events", summary: "List events", status: 200, out: page[eventBody]{},
 		params: paramsOf([]param{
-			typeParam, {name: "source", text: "Where it came in: api"}, {name: "idempotency_key", text: "The key it came with"},
+			typeParam, {name: "source", text: "Where it came in: api, or the id of a source"}, {name: "idempotency_key", text: "The key it came with"},
 			{name: "parent", text: "The id of the event that caused it"},
 		}, timeParams, pageParams),
 	}
@@ -105,6 +105,27 @@ var (
 		params: matchParams, in: rotateRequest{}, status: 200, out: endpointBody{}, codes: changeCodes,
 	}
 	testEndpointOperation = operation{tag: "Endpoints", summary: "Send a test event", text: "To this endpoint alone, whatever it subscribes to.", params: matchParams, in: testRequest{}, status: 202, out: receiptBody{}, codes: []posthaste.Code{posthaste.CodeOverloaded, posthaste.CodePreconditionFailed}}
+
+	createSourceOperation = operation{
+		tag: "Sources", summary: "Make a source", text: "The answer has the path that the provider sends to: all methods, no key, up to max_body_bytes. " +
+			"A delivery that its provider's signature vouches for is stored as an event like any other, of a type such as stripe.invoice.paid, and then answered as the provider expects it; " +
+			"the same delivery again is answered the same and stored once. One that cannot be verified is answered with 401 and kept as a rejection.",
+		in: sourceRequest{}, required: []string{"provider"}, status: 201, out: sourceBody{}, codes: []posthaste.Code{posthaste.CodeConflict},
+	}
+	listSourcesOperation = operation{tag: "Sources", summary: "List sources", params: pageParams, status: 200, out: page[sourceBody]{}}
+	readSourceOperation  = operation{tag: "Sources", summary: "Read a source", text: "By its id, or by your own as uid:MINE.", params: matchParams, status: 200, out: sourceBody{}, codes: matchCodes}
+	putSourceOperation   = operation{
+		tag: "Sources", summary: "Make or replace a source",
+		text:   "PUT to uid:MINE makes the source of your own id, or replaces what you wrote of one that exists. The same request again changes nothing. PUT to an id only replaces.",
+		params: matchParams, in: sourceRequest{}, required: []string{"provider"}, status: 200, also: 201, out: sourceBody{}, codes: changeCodes,
+	}
+	patchSourceOperation = operation{
+		tag: "Sources", summary: "Change a source",
+		text:   "A JSON Merge Patch: what is left out stays, the secrets too. To replace a secret without losing a delivery, give both, and later the new one alone. A change holds within 2 s on every replica.",
+		params: matchParams, in: sourceRequest{}, status: 200, out: sourceBody{}, codes: changeCodes,
+	}
+	deleteSourceOperation   = operation{tag: "Sources", summary: "Delete a source", text: "Its path is unknown from then on, and its rejections go with it; the events that came through it stay.", params: matchParams, status: 204, codes: matchCodes}
+	listRejectionsOperation = operation{tag: "Sources", summary: "List what a source rejected", text: "The newest 100 deliveries that could not be verified, each with a diagnosis. Of many in one second some are kept.", params: pageParams, status: 200, out: page[rejectionBody]{}}
 
 	listDeliveriesOperation = operation{
 		tag: "Deliveries", summary: "List deliveries", status: 200, out: page[deliveryBody]{},

@@ -138,10 +138,12 @@ func (q *query) limit() int {
 type list byte
 
 const (
-	eventList    list = 'e'
-	deliveryList list = 'd'
-	endpointList list = 'p'
-	tenantList   list = 't'
+	eventList     list = 'e'
+	deliveryList  list = 'd'
+	endpointList  list = 'p'
+	tenantList    list = 't'
+	sourceList    list = 's'
+	rejectionList list = 'r'
 )
 
 // cursor returns where the page begins, the zero id for the newest.

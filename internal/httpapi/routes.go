@@ -63,6 +63,14 @@ func (a *api) routes() []route {
 		{"POST", "/v1/endpoints/{id}/rotate-secret", anyKey, a.rotateSecret, rotateSecretOperation},
 		{"POST", "/v1/endpoints/{id}/test", anyKey, a.testEndpoint, testEndpointOperation},
 
+		{"POST", "/v1/sources", anyKey, a.createSource, createSourceOperation},
+		{"GET", "/v1/sources", anyKey, a.listSources, listSourcesOperation},
+		{"GET", "/v1/sources/{id}", anyKey, a.readSource, readSourceOperation},
+		{"PUT", "/v1/sources/{id}", anyKey, a.putSource, putSourceOperation},
+		{"PATCH", "/v1/sources/{id}", anyKey, a.patchSource, patchSourceOperation},
+		{"DELETE", "/v1/sources/{id}", anyKey, a.deleteSource, deleteSourceOperation},
+		{"GET", "/v1/sources/{id}/rejections", anyKey, a.listRejections, listRejectionsOperation},
+
 		{"GET", "/v1/deliveries", allTenants, a.listDeliveries, listDeliveriesOperation},
 		{"GET", "/v1/deliveries/{id}", allTenants, a.readDelivery, readDeliveryOperation},
 		{"POST", "/v1/deliveries/{id}/replay", anyKey, a.replayDelivery, replayDeliveryOperation},

@@ -1,0 +1,200 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+
+	"github.com/posthaste-dev/posthaste/client"
+)
+
+type sourcesCommand struct {
+	List       sourcesList       `cmd:"" help:"List sources, newest first."`
+	Get        sourcesGet        `cmd:"" help:"Show a source."`
+	Create     sourcesCreate     `cmd:"" help:"Make a source; prints the path that the provider sends to."`
+	Update     sourcesUpdate     `cmd:"" help:"Change a source; what is not named stays."`
+	Delete     sourcesDelete     `cmd:"" help:"Delete a source; the events that came through it stay."`
+	Rejections sourcesRejections `cmd:"" help:"Show what a source could not verify, and why."`
+}
+
+type sourcesList struct {
+	remote
+	listing
+}
+
+// Run lists sources.
+func (c *sourcesList) Run(ctx context.Context, s Streams) error {
+	api, err := c.client()
+	if err != nil {
+		return err
+	}
+	paging, err := c.paging()
+	if err != nil {
+		return err
+	}
+	t := table[client.Source]{
+		head: []string{"ID", "UID", "PROVIDER", "NAME", "REJECTED"},
+		row: func(src client.Source) []string {
+			return []string{src.ID, orDash(src.UID), src.Provider, shorten(orDash(src.Name), 40), strconv.Itoa(src.Rejected)}
+		},
+		none: "no sources",
+	}
+	return t.print(c.printer(s), api.Sources.All(ctx, paging), c.Limit)
+}
+
+type sourcesGet struct {
+	remote
+	ID string `arg:"" help:"Id of the source, or uid: and your own id for it."`
+}
+
+// Run shows a source.
+func (c *sourcesGet) Run(ctx context.Context, s Streams) error {
+	api, err := c.client()
+	if err != nil {
+		return err
+	}
+	source, err := api.Sources.Get(ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	return printSource(c.printer(s), source)
+}
+
+func printSource(p printer, source client.Source) error {
+	return p.object(source, func() error {
+		return fields(p.Stdout, "id", source.ID, "uid", source.UID, "metadata", showMetadata(source.Metadata), "url", source.URL,
+			"name", source.Name, "provider", source.Provider, "settings", showMetadata(source.Settings),
+			"secrets", strconv.Itoa(source.SecretCount), "max body", strconv.Itoa(source.MaxBodyBytes)+" bytes",
+			"rejected in a row", strconv.Itoa(source.Rejected), "created", showTime(source.CreatedAt), "updated", showTime(source.UpdatedAt))
+	})
+}
+
+type sourcesCreate struct {
+	remote
+	label
+	Provider string            `arg:"" help:"Who sends: stripe, github, meta …"`
+	Name     string            `placeholder:"TEXT" help:"For people."`
+	Secret   []string          `env:"POSTHASTE_SOURCE_SECRET" sep:"none" placeholder:"SECRET" help:"What the provider signs with; can be given again, any of them may match."`
+	Setting  map[string]string `placeholder:"NAME=VALUE" help:"What is particular to the provider, such as tolerance=5m; can be given again."`
+}
+
+// Run makes a source.
+func (c *sourcesCreate) Run(ctx context.Context, s Streams) error {
+	api, err := c.client()
+	if err != nil {
+		return err
+	}
+	source, err := api.Sources.Create(ctx, client.NewSource{
+		Provider: c.Provider, Name: c.Name, UID: c.UID, Metadata: c.Metadata, Secrets: c.Secret, Settings: c.Setting,
+	})
+	if err != nil {
+		return err
+	}
+	return printSource(c.printer(s), source)
+}
+
+type sourcesUpdate struct {
+	remote
+	ID      string            `arg:"" help:"Id of the source, or uid: and your own id for it."`
+	Name    *string           `placeholder:"TEXT" help:"For people."`
+	Secret  []string          `env:"POSTHASTE_SOURCE_SECRET" sep:"none" placeholder:"SECRET" help:"What the provider signs with, in the place of all present secrets; can be given again."`
+	Setting map[string]string `placeholder:"NAME=VALUE" help:"A setting of the provider; can be given again."`
+	Patch   string            `placeholder:"@FILE|-|JSON" help:"JSON Merge Patch with any fields, such as {\"settings\":{\"tolerance\":null}}; null is the default."`
+}
+
+// Run changes a source.
+func (c *sourcesUpdate) Run(ctx context.Context, s Streams) error {
+	patch, err := c.patch(s)
+	if err != nil {
+		return err
+	}
+	api, err := c.client()
+	if err != nil {
+		return err
+	}
+	source, err := api.Sources.Update(ctx, c.ID, patch)
+	if err != nil {
+		return err
+	}
+	return printSource(c.printer(s), source)
+}
+
+// patch puts the flags over what --patch gives.
+func (c *sourcesUpdate) patch(s Streams) (map[string]any, error) {
+	patch := map[string]any{}
+	if c.Patch != "" {
+		raw, err := readData(c.Patch, s.Stdin)
+		if err != nil {
+			return nil, err
+		}
+		var given map[string]json.RawMessage // numbers keep their digits
+		if err := json.Unmarshal(raw, &given); err != nil {
+			return nil, usageError{"--patch is not a JSON object: " + err.Error()}
+		}
+		for name, value := range maps.All(given) {
+			patch[name] = value
+		}
+	}
+	if c.Name != nil {
+		patch["name"] = *c.Name
+	}
+	if c.Secret != nil {
+		patch["secrets"] = c.Secret
+	}
+	if c.Setting != nil {
+		patch["settings"] = c.Setting
+	}
+	if len(patch) == 0 {
+		return nil, usageError{"nothing is to be changed: name a field, or give a --patch"}
+	}
+	return patch, nil
+}
+
+type sourcesDelete struct {
+	remote
+	ID string `arg:"" help:"Id of the source, or uid: and your own id for it."`
+}
+
+// Run deletes a source.
+func (c *sourcesDelete) Run(ctx context.Context, s Streams) error {
+	api, err := c.client()
+	if err != nil {
+		return err
+	}
+	if err := api.Sources.Delete(ctx, c.ID); err != nil {
+		return err
+	}
+	return c.printer(s).object(map[string]any{"id": c.ID, "deleted": true}, func() error {
+		_, err := fmt.Fprintf(s.Stdout, "%s  deleted\n", printable(c.ID))
+		return err
+	})
+}
+
+type sourcesRejections struct {
+	remote
+	listing
+	ID string `arg:"" help:"Id of the source, or uid: and your own id for it."`
+}
+
+// Run shows rejections.
+func (c *sourcesRejections) Run(ctx context.Context, s Streams) error {
+	api, err := c.client()
+	if err != nil {
+		return err
+	}
+	paging, err := c.paging()
+	if err != nil {
+		return err
+	}
+	t := table[client.Rejection]{
+		head: []string{"RECEIVED", "REASON", "DETAIL", "HINT"},
+		row: func(r client.Rejection) []string {
+			return []string{showTime(r.ReceivedAt), r.Reason, shorten(r.Detail, 80), strings.TrimSpace(shorten(orDash(r.Hint), 100))}
+		},
+		none: "no rejections",
+	}
+	return t.print(c.printer(s), api.Sources.Rejections(ctx, c.ID, paging), c.Limit)
+}
