@@ -48,7 +48,7 @@ var mayImport = map[string]string{
 	"internal/pipeline": ". signature internal/store internal/retry internal/gate internal/deliver internal/telemetry internal/keyring",
 
 	"internal/httpapi":   ". signature inbound " + aboveStore + " internal/stream internal/deliver internal/retry internal/gate",
-	"internal/inhttp":    ". inbound " + aboveStore,
+	"internal/inhttp":    ". inbound internal/deliver " + aboveStore,
 	"internal/stream":    ". " + aboveStore,
 	"internal/dashboard": ". " + aboveStore,
 	"internal/relay":     ". outbox " + aboveStore,

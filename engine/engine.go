@@ -24,12 +24,14 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/posthaste-dev/posthaste/internal/auth"
 	"github.com/posthaste-dev/posthaste/internal/deliver"
 	"github.com/posthaste-dev/posthaste/internal/httpapi"
+	"github.com/posthaste-dev/posthaste/internal/inhttp"
 	"github.com/posthaste-dev/posthaste/internal/keyring"
 	"github.com/posthaste-dev/posthaste/internal/pipeline"
 	"github.com/posthaste-dev/posthaste/internal/store"
@@ -48,8 +50,8 @@ const (
 )
 
 // Roles are the parts of the work that replicas on one PostgreSQL may share out. A
-// replica that does not accept answers events with 503; one that does not deliver
-// leaves what it accepts to those that do.
+// replica that does not accept answers events with 503, one without Inbound what
+// providers send; one that does not deliver leaves what it takes to those that do.
 type Roles = pipeline.Roles
 
 // Config is what an engine is made of. Store and MasterKey are required.
@@ -158,7 +160,8 @@ type Engine struct {
 	pipeline     *pipeline.Pipeline
 	sender       *deliver.Sender
 	stream       *stream.Stream
-	handler      http.Handler
+	handler      http.Handler // the API
+	sources      http.Handler // what providers send
 	madeAdminKey string
 
 	mu       sync.Mutex
@@ -206,6 +209,10 @@ func New(ctx context.Context, config Config) (*Engine, error) {
 		Log: config.Log, Version: config.Version, MaxPayloadBytes: config.MaxPayloadBytes,
 		AllowNetworks: config.AllowNetworks, AllowHTTP: config.AllowHTTP, Retention: config.Retention,
 	})
+	if err != nil {
+		return nil, err
+	}
+	e.sources, err = inhttp.New(inhttp.Config{Pipeline: e.pipeline, Metrics: metrics, Log: config.Log, Expanders: expanders()})
 	if err != nil {
 		return nil, err
 	}
@@ -260,8 +267,17 @@ func (e *Engine) adminKey(ctx context.Context) (auth.Hash, error) {
 // this was the first start on the database; else "". It can be had only now.
 func (e *Engine) MadeAdminKey() string { return e.madeAdminKey }
 
-// HTTPHandler returns the HTTP API. Requests are answered 503 until Run is ready.
-func (e *Engine) HTTPHandler() http.Handler { return e.handler }
+// HTTPHandler returns the HTTP API, and beside it, at /in/ and the id of a source,
+// what takes the webhooks of providers. Requests are answered 503 until Run is ready.
+func (e *Engine) HTTPHandler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, inhttp.PathPrefix) {
+			e.sources.ServeHTTP(w, r)
+			return
+		}
+		e.handler.ServeHTTP(w, r)
+	})
+}
 
 // CloseStreams ends the answers to GET /v1/stream, which go on for as long as
 // their clients stay: a server that shuts down would wait for them. Give it to

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
-	"strings"
 
 	"github.com/posthaste-dev/posthaste/client"
 )
@@ -192,7 +191,7 @@ func (c *sourcesRejections) Run(ctx context.Context, s Streams) error {
 	t := table[client.Rejection]{
 		head: []string{"RECEIVED", "REASON", "DETAIL", "HINT"},
 		row: func(r client.Rejection) []string {
-			return []string{showTime(r.ReceivedAt), r.Reason, shorten(r.Detail, 80), strings.TrimSpace(shorten(orDash(r.Hint), 100))}
+			return []string{showTime(r.ReceivedAt), r.Reason, shorten(r.Detail, 80), shorten(orDash(r.Hint), 100)}
 		},
 		none: "no rejections",
 	}

@@ -63,13 +63,13 @@ func isValue(s string) bool {
 	return true
 }
 
-// masked stands for a value that is never stored or shown.
-const masked = "***"
+// Masked stands for a value that is never stored or shown.
+const Masked = "***"
 
-// holdsCredentials reports whether a header, by its name, is likely to hold
+// HoldsCredentials reports whether a header, by its name, is likely to hold
 // what lets its reader in somewhere. WWW-Authenticate is not among them: it is
 // the question, and explains a 401.
-func holdsCredentials(name string) bool {
+func HoldsCredentials(name string) bool {
 	var buf [64]byte // every header of every response comes by here: no garbage for the usual name
 	lower := append(buf[:0], name...)
 	for i, c := range lower {
@@ -104,10 +104,10 @@ func flatten(h http.Header) []posthaste.Header {
 	}
 	out := make([]posthaste.Header, 0, len(h))
 	for name, values := range h {
-		hide := holdsCredentials(name)
+		hide := HoldsCredentials(name)
 		for _, value := range values {
 			if hide {
-				value = masked
+				value = Masked
 			}
 			out = append(out, posthaste.Header{Name: name, Value: value})
 		}

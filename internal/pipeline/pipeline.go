@@ -206,6 +206,10 @@ func (p *Pipeline) Ready() error {
 	return p.running()
 }
 
+// TakesFromSources returns nil when what providers send to sources can be taken
+// here now, else why not.
+func (p *Pipeline) TakesFromSources() error { return p.acceptable(store.NamespaceSource) }
+
 // acceptable returns why events of a namespace can't be taken at all, or nil.
 func (p *Pipeline) acceptable(namespace int16) error {
 	switch fromSource := namespace == store.NamespaceSource; {

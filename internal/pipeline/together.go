@@ -14,15 +14,19 @@ type together struct {
 	refusal error       // why one of them, and so the whole, cannot be stored
 }
 
+// maxTogether bounds one group, so that it never asks for more than is admitted
+// at once. No provider packs more than 1,000 items into a request; whoever can sign could.
+const maxTogether = 2000
+
 // AcceptTogether stores an event and those that are made of it in one commit, all
 // of them or none: a request that many events come in is answered once. The
 // children carry the parent's id and belong to its chain. Each is deduplicated
 // by its own key, and a key that is known is never an error: a yes to the whole
 // is the only answer that ends a provider's repetitions, so the first one is kept
-// whatever the bytes.
+// whatever the bytes. Children beyond 2,000 follow in commits of their own.
 //
 // The receipts are in order, the parent's first. The error is one of
-// [Pipeline.Accept], and says that nothing is known to be stored.
+// [Pipeline.Accept]; after it the same call again stores what is missing.
 func (p *Pipeline) AcceptTogether(ctx context.Context, parent Submission, children []Submission) ([]Receipt, error) {
 	parent.KeepFirst = true
 	if len(children) == 0 {
@@ -34,32 +38,33 @@ func (p *Pipeline) AcceptTogether(ctx context.Context, parent Submission, childr
 	if err != nil {
 		return nil, err
 	}
-	t := &together{parent: first}
-	group := []*submission{first}
-	if kept != nil { // it is stored, and what is new among its children belongs to what is stored
-		t.parent, group = nil, nil
-	}
-	for _, child := range children {
-		child.KeepFirst = true
-		s := newSubmission(child)
-		if kept != nil {
-			s.Event.Parent, s.Event.CorrelationID = kept.ID, kept.CorrelationID
-		}
-		group = append(group, s)
-	}
-	for _, s := range group {
-		s.together, s.givenUp = t, first.givenUp
-	}
-	p.submit(ctx, group)
 	var receipts []Receipt
 	if kept != nil {
 		receipts = append(receipts, p.keptReceipt(ctx, first, *kept))
 	}
-	for _, s := range group {
-		if s.result.Err != nil {
-			return nil, s.result.Err
+	for chunk := range slices.Chunk(children, maxTogether) {
+		t, group := &together{}, []*submission{}
+		if len(receipts) == 0 {
+			t.parent, group = first, append(group, first)
 		}
-		receipts = append(receipts, s.result.Receipt)
+		for _, child := range chunk {
+			child.KeepFirst = true
+			s := newSubmission(child)
+			if t.parent == nil { // the parent is stored: its new children belong to what is stored
+				s.Event.Parent, s.Event.CorrelationID = receipts[0].ID, first.event.CorrelationID
+			}
+			group = append(group, s)
+		}
+		for _, s := range group {
+			s.together, s.givenUp = t, group[0].givenUp
+		}
+		p.submit(ctx, group)
+		for _, s := range group {
+			if s.result.Err != nil {
+				return nil, s.result.Err
+			}
+			receipts = append(receipts, s.result.Receipt)
+		}
 	}
 	return receipts, nil
 }

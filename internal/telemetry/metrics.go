@@ -16,6 +16,8 @@ type Metrics struct {
 	Refused        *prometheus.CounterVec // by reason: overloaded, unavailable
 	AcceptBatch    prometheus.Histogram   // events a commit
 	AcceptSeconds  prometheus.Histogram   // of the commit
+	Inbound        *prometheus.CounterVec // requests to sources by provider and result
+	InboundSeconds prometheus.Histogram   // of a delivery that was stored, from its headers to its answer
 	Spilled        prometheus.Counter     // fresh deliveries born due because their lane had no room
 	Attempts       *prometheus.CounterVec // by outcome and cause
 	AttemptSeconds prometheus.Histogram
@@ -61,6 +63,8 @@ func NewMetrics() *Metrics {
 		Refused:         f.counters("events_refused_total", "Events not accepted, by reason.", "reason"),
 		AcceptBatch:     f.histogram("accept_batch_events", "Events in one commit.", batch),
 		AcceptSeconds:   f.histogram("accept_commit_seconds", "Duration of an accepting commit.", seconds),
+		Inbound:         f.counters("inbound_requests_total", "Requests to sources, by provider and what became of them.", "provider", "result"),
+		InboundSeconds:  f.histogram("inbound_stored_seconds", "Duration of a request that brought a delivery, from its headers to its answer.", seconds),
 		Spilled:         f.counter("deliveries_spilled_total", "Fresh deliveries that were born due because their lane had no room."),
 		Attempts:        f.counters("attempts_total", "Attempts that ended, by outcome and cause.", "outcome", "cause"),
 		AttemptSeconds:  f.histogram("attempt_seconds", "Duration of an attempt, from dialling to the end of the response.", seconds),
