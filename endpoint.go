@@ -27,6 +27,7 @@ type Definition struct {
 	URL         string            `json:"url" doc:"Where events are POSTed: https, without credentials in it. func:NAME is a handler, which a program that embeds the engine makes"`
 	Description string            `json:"description" doc:"Free text, 1,024 bytes at most"`
 	EventTypes  []string          `json:"event_types" doc:"Patterns: an exact type, a prefix such as invoice.*, or *"`
+	Sources     []string          `json:"sources" doc:"Only events that came in there: ids of sources, or api; empty: wherever they came in"`
 	Headers     map[string]string `json:"headers" doc:"Sent with every delivery"`
 	Signature   Signature         `json:"signature"`
 	Retry       RetryPolicy       `json:"retry"`
@@ -73,6 +74,7 @@ func DefaultDefinition() Definition {
 	breaker := DefaultBreaker()
 	return Definition{
 		EventTypes: []string{"*"},
+		Sources:    []string{},
 		Headers:    map[string]string{},
 		Signature:  Signature{Scheme: SchemeStandard},
 		Retry: RetryPolicy{
@@ -95,7 +97,9 @@ func durations(list ...time.Duration) (out []Duration) {
 	return out
 }
 
-// Matches reports whether the endpoint subscribes to events of the given type.
-func (d Definition) Matches(eventType string) bool {
-	return slices.ContainsFunc(d.EventTypes, func(p string) bool { return MatchType(p, eventType) })
+// Matches reports whether the endpoint subscribes to events of the given type
+// from the given source.
+func (d Definition) Matches(eventType, source string) bool {
+	return (len(d.Sources) == 0 || slices.Contains(d.Sources, source)) &&
+		slices.ContainsFunc(d.EventTypes, func(p string) bool { return MatchType(p, eventType) })
 }

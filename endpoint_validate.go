@@ -17,6 +17,7 @@ const (
 	MaxURLBytes         = 2048
 	MaxDescriptionBytes = 1024
 	MaxEventTypes       = 100
+	MaxSubscribed       = 100 // sources
 	MaxEndpointHeaders  = 20
 	MaxHeaderNameBytes  = 128
 	MaxHeaderValueBytes = 4096
@@ -69,6 +70,22 @@ func (d Definition) validateSubscription() (problems []Problem) {
 	}
 	for i, pattern := range d.EventTypes {
 		problems = append(problems, ValidatePattern(fmt.Sprintf("event_types[%d]", i), pattern)...)
+	}
+	return append(problems, validateSources(d.Sources)...)
+}
+
+// validateSources cannot know whether a source exists; one that was deleted sends
+// nothing more, and may stay named.
+func validateSources(sources []string) (problems []Problem) {
+	if n := len(sources); n > MaxSubscribed {
+		return []Problem{{Field: "sources", Message: fmt.Sprintf("has %d entries", n), Hint: fmt.Sprintf("%d at most", MaxSubscribed)}}
+	}
+	for i, s := range sources {
+		if _, err := ParseID(KindSource, s); err != nil && s != SourceAPI {
+			problems = append(problems, Problem{
+				Field: fmt.Sprintf("sources[%d]", i), Message: "is not the id of a source", Hint: "src_ and 26 characters, as GET /v1/sources shows it, or " + SourceAPI,
+			})
+		}
 	}
 	return problems
 }

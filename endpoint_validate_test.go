@@ -38,6 +38,11 @@ func TestDefinitionProblems(t *testing.T) {
 		{"no event types", func(d *posthaste.Definition) { d.EventTypes = nil }, "event_types"},
 		{"too many event types", func(d *posthaste.Definition) { d.EventTypes = make([]string, 101) }, "event_types"},
 		{"good patterns", func(d *posthaste.Definition) { d.EventTypes = []string{"*", "a.*", "a.b", "A/b:c-d_e"} }, ""},
+		{"good sources", func(d *posthaste.Definition) {
+			d.Sources = []string{posthaste.SourceAPI, posthaste.NewSourceID().Print(posthaste.KindSource)}
+		}, ""},
+		{"bad sources", func(d *posthaste.Definition) { d.Sources = []string{"api", "", "src_1", "stripe"} }, "sources[1] sources[2] sources[3]"},
+		{"too many sources", func(d *posthaste.Definition) { d.Sources = make([]string, 101) }, "sources"},
 		{"bad patterns", func(d *posthaste.Definition) { d.EventTypes = []string{"a", "", "a*", "*.a", "a b", ".*"} },
 			"event_types[1] event_types[2] event_types[3] event_types[4] event_types[5]"},
 		{"good headers", func(d *posthaste.Definition) { d.Headers = map[string]string{"Authorization": "Bearer x", "x-a": ""} }, ""},

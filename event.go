@@ -9,7 +9,7 @@ import (
 type Event struct {
 	ID              ID
 	Type            string
-	Source          string // "api", a source's id or an outbox's name
+	Source          string // [SourceAPI], a source's id or an outbox's name
 	ContentType     string // as it came; "" if the request had none
 	ContentEncoding string
 	Headers         []Header // forwarded with each delivery
@@ -22,6 +22,9 @@ type Event struct {
 	OrderKey        string
 	Traceparent     string
 }
+
+// SourceAPI is the source of what came in through the API.
+const SourceAPI = "api"
 
 // CreatedAt returns when it was accepted, in whole milliseconds.
 func (e Event) CreatedAt() time.Time { return e.ID.Time() }

@@ -28,6 +28,7 @@ type NewEndpoint struct {
 	Metadata    map[string]string    `json:"metadata,omitempty"` // the caller's own words
 	Description string               `json:"description,omitempty"`
 	EventTypes  []string             `json:"event_types,omitempty"` // default: ["*"]
+	Sources     []string             `json:"sources,omitempty"`     // ids of sources, or "api". Default: wherever events came in
 	Enabled     *bool                `json:"enabled,omitempty"`     // default: true
 	Headers     map[string]string    `json:"headers,omitempty"`     // sent with every delivery
 	Secret      string               `json:"secret,omitempty"`      // default: made by the server, in the answer

@@ -77,7 +77,7 @@ func printEndpoint(p printer, e client.Endpoint) error {
 			schedule = append(schedule, step.String())
 		}
 		return fields(p.Stdout,
-			"id", e.ID, "uid", e.UID, "metadata", showMetadata(e.Metadata), "tenant", e.Tenant, "url", e.URL, "description", e.Description, "event types", strings.Join(e.EventTypes, ", "),
+			"id", e.ID, "uid", e.UID, "metadata", showMetadata(e.Metadata), "tenant", e.Tenant, "url", e.URL, "description", e.Description, "event types", strings.Join(e.EventTypes, ", "), "sources", strings.Join(e.Sources, ", "),
 			"gate", showGate(e.Gate), "secret", e.Secret, "signing secrets", showSecrets(e.Secrets), "signature", e.Signature.Scheme, "max in flight", strconv.Itoa(e.MaxInFlight),
 			"rate limit", showRateLimit(e.RateLimit), "order", showOrder(e.Ordered), "breaker", showBreaker(e.Breaker),
 			"retries after", strings.Join(schedule, ", "), "retries a second", showRetryRate(e.Retry.RPS), "timeout", e.Retry.Timeout.String(), "deadline", e.Retry.Deadline.String(),
@@ -112,6 +112,7 @@ type endpointsCreate struct {
 // written are the flags for what is written of a new endpoint.
 type written struct {
 	Types       []string `placeholder:"PATTERN" help:"Event types: exact, a prefix such as invoice.*, or *. Default: *."`
+	Sources     []string `placeholder:"ID" help:"Only events that came in there: ids of sources, or api. Default: wherever they came in."`
 	Description string   `placeholder:"TEXT" help:"For people."`
 	Secret      string   `env:"POSTHASTE_NEW_SECRET" placeholder:"whsec_…" help:"Signing secret. Default: made by the server."`
 }
@@ -119,7 +120,7 @@ type written struct {
 // Run makes an endpoint.
 func (c *endpointsCreate) Run(ctx context.Context, s Streams) error {
 	endpoint := client.NewEndpoint{
-		URL: c.URL, UID: c.UID, Metadata: c.Metadata, EventTypes: c.Types, Description: c.Description, Secret: c.Secret,
+		URL: c.URL, UID: c.UID, Metadata: c.Metadata, EventTypes: c.Types, Sources: c.Sources, Description: c.Description, Secret: c.Secret,
 	}
 	if err := c.limits.apply(&endpoint); err != nil {
 		return err

@@ -23,7 +23,7 @@ type endpointsPut struct {
 // Run makes or replaces an endpoint.
 func (c *endpointsPut) Run(ctx context.Context, s Streams) error {
 	endpoint := client.NewEndpoint{
-		URL: c.URL, Metadata: c.Metadata, EventTypes: c.Types, Description: c.Description, Secret: c.Secret,
+		URL: c.URL, Metadata: c.Metadata, EventTypes: c.Types, Sources: c.Sources, Description: c.Description, Secret: c.Secret,
 	}
 	if err := c.limits.apply(&endpoint); err != nil {
 		return err

@@ -181,7 +181,7 @@ func (b *batch) readCloudEvent(element []byte) (pipeline.Submission, error) {
 }
 
 func (b *batch) begin(s *submissionReader) {
-	s.Tenant, s.Event.Source, s.Event.Traceparent = b.tenant, sourceAPI, b.traceparent
+	s.Tenant, s.Event.Source, s.Event.Traceparent = b.tenant, posthaste.SourceAPI, b.traceparent
 }
 
 // end adds to what is wrong with a line its size. An event that is too large

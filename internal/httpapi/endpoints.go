@@ -69,7 +69,7 @@ func newLabel() Label { return Label{Metadata: map[string]string{}} }
 
 // laterOnEndpoint are the fields of the contract that are not built yet.
 var laterOnEndpoint = map[string]laterField{
-	"filter": {[]string{`""`}, "leave it out, and choose events by event_types"},
+	"filter": {[]string{`""`}, "leave it out, and choose events by event_types and sources"},
 }
 
 // endpointBody is an endpoint as the API shows it.
@@ -97,7 +97,7 @@ func showEndpoint(row store.EndpointRow, g gateBody) endpointBody {
 	if d.Headers == nil {
 		d.Headers = map[string]string{}
 	}
-	for _, list := range []*[]string{&d.EventTypes, &d.Retry.Transient} {
+	for _, list := range []*[]string{&d.EventTypes, &d.Sources, &d.Retry.Transient} {
 		if *list == nil {
 			*list = []string{}
 		}
@@ -347,7 +347,7 @@ func (a *api) testEndpoint(c *call) error {
 	}
 	receipt, err := a.Pipeline.Accept(c.r.Context(), pipeline.Submission{
 		Tenant: c.tenant, Endpoints: []posthaste.ID{row.ID},
-		Event: posthaste.Event{Type: in.Type, Source: "api", ContentType: "application/json", Payload: in.Payload},
+		Event: posthaste.Event{Type: in.Type, Source: posthaste.SourceAPI, ContentType: "application/json", Payload: in.Payload},
 	})
 	if err != nil {
 		return err

@@ -81,7 +81,7 @@ func appendReceipt(b []byte, r pipeline.Receipt) []byte {
 // the body is read, except where the body has more to say about the event.
 func (a *api) readSubmission(c *call) (in pipeline.Submission, err error) {
 	var s submissionReader
-	s.Tenant, s.Event.Source = c.tenant, sourceAPI
+	s.Tenant, s.Event.Source = c.tenant, posthaste.SourceAPI
 	s.readHeaders(c.r)
 	if !s.structured {
 		if s.binary != nil {
@@ -106,9 +106,6 @@ func (a *api) readSubmission(c *call) (in pipeline.Submission, err error) {
 	}
 	return s.Submission, nil
 }
-
-// sourceAPI is the source of all that comes in here.
-const sourceAPI = "api"
 
 // submissionReader gathers an event from the parts of a request or of a line,
 // and everything that is wrong with them.

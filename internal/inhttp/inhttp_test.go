@@ -205,6 +205,25 @@ func TestBadInput(t *testing.T) {
 	})
 }
 
+func TestEndpointsOfOneSource(t *testing.T) {
+	onBoth(t, func(t *testing.T, s *server) {
+		mine, other := s.source("github"), s.source("github")
+		d := posthaste.DefaultDefinition()
+		d.URL, d.Sources = "http://127.0.0.1:9/", []string{mine.ID.Print(posthaste.KindSource)}
+		_, err := s.CreateEndpoint(t.Context(), s.tenant, posthaste.Endpoint{Definition: d}, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+		must(t, err)
+		s.push(mine, "d-1", "{}").want(t, 200)
+		s.push(other, "d-1", "{}").want(t, 200)
+		_, err = s.Accept(t.Context(), pipeline.Submission{Tenant: s.tenant, Event: posthaste.Event{Type: "github.push", Source: posthaste.SourceAPI}})
+		must(t, err)
+		for _, e := range s.events() {
+			if want := map[bool]int{true: 1}[e.Source == d.Sources[0]]; e.FanOut != want {
+				t.Errorf("an event of %s goes to %d endpoints, want %d", e.Source, e.FanOut, want)
+			}
+		}
+	})
+}
+
 // cutShort announces more than it sends.
 func cutShort(t *testing.T, s *server, row store.SourceRow) {
 	t.Helper()

@@ -224,7 +224,7 @@ func (p *Pipeline) targetsOf(ctx context.Context, s *submission) ([]*endpoint, e
 	if s.Tenant.Name == OperatorTenant { // a handler that fails must not be told of itself
 		every = noRoutes
 	}
-	targets, problems := routes.match(every, s.Event.Type, s.Endpoints)
+	targets, problems := routes.match(every, s.Event, s.Endpoints)
 	return targets, posthaste.Invalid(problems)
 }
 

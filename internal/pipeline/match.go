@@ -51,15 +51,15 @@ type routes struct {
 var noRoutes = &routes{}
 
 // match returns the endpoints an event goes to, of the tenant and of every tenant:
-// those named, or those that subscribe to its type. Disabled ones get nothing; paused
-// ones get deliveries that wait.
-func (r *routes) match(every *routes, eventType string, named []posthaste.ID) ([]*endpoint, []posthaste.Problem) {
+// those named, or those that subscribe to its type and its source. Disabled ones get
+// nothing; paused ones get deliveries that wait.
+func (r *routes) match(every *routes, event posthaste.Event, named []posthaste.ID) ([]*endpoint, []posthaste.Problem) {
 	var out []*endpoint
 	byNo := func(a, b *endpoint) int { return int(a.row.No) - int(b.row.No) }
 	if len(named) == 0 {
 		for _, of := range []*routes{r, every} {
 			for _, e := range of.ordered {
-				if !e.row.Disabled && e.row.Matches(eventType) {
+				if !e.row.Disabled && e.row.Matches(event.Type, event.Source) {
 					out = append(out, e)
 				}
 			}
