@@ -57,7 +57,8 @@ type Event struct {
 	ContentType     string             `json:"content_type"`
 	ContentEncoding string             `json:"content_encoding"`
 	PayloadBytes    int                `json:"payload_bytes"`
-	Headers         []posthaste.Header `json:"headers"`
+	Headers         []posthaste.Header `json:"headers"`                  // forwarded with each delivery
+	SourceHeaders   []posthaste.Header `json:"source_headers,omitempty"` // as a source received them; with a single event only
 	Deliveries      int                `json:"deliveries"`
 	IdempotencyKey  string             `json:"idempotency_key"`
 	Parent          string             `json:"parent"`
