@@ -221,6 +221,11 @@ var openValues = map[string]map[string]string{
 		"method": "that of the route, empty where no route matched", "route": "the route's pattern, such as `/v1/events/{id}`, or `none`",
 		"status": "`2xx` to `5xx`",
 	},
+	"posthaste_inbound_requests_total": {
+		"provider": "that of the source, or `none` where no source has the path",
+		"result": "`stored`, `duplicate`, `handshake`, `ignored` (a wrong method, a probe), `rejected` (not verified), `unreadable`, `too_large`, " +
+			"`unknown_source`, `unavailable` (our own failure)",
+	},
 }
 
 // metricsOf finds the metrics: those that telemetry's factory makes, and those that

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -54,8 +53,7 @@ func (h *Handler) readBody(q *request) (release func(), refusal *inbound.Answer,
 		return release, q.tooLarge(limit), nil
 	}
 	if err != nil {
-		q.result = resultUnreadable
-		q.note(slog.Any("err", err))
+		q.result, q.failure = resultUnreadable, err
 		answer := plain(http.StatusBadRequest, "the body did not arrive whole")
 		answer.Header.Set("Connection", "close")
 		return release, &answer, nil

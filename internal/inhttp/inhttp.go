@@ -97,8 +97,12 @@ type request struct {
 	body     []byte
 	status   int    // of the answer
 	result   string // what became of it
-	level    slog.Level
-	attrs    []slog.Attr // for its line
+
+	// For its line.
+	failure  error
+	warnings []string
+	why      inbound.Rejection
+	receipts []pipeline.Receipt // its event's, then its items'
 }
 
 // The results that requests are counted by.
@@ -138,8 +142,7 @@ func (q *request) write(answer inbound.Answer) {
 
 // failed is the answer to a failure of our own.
 func (q *request) failed(err error) inbound.Answer {
-	q.result, q.level = resultUnavailable, slog.LevelWarn
-	q.note(slog.Any("err", err))
+	q.result, q.failure = resultUnavailable, err
 	answer := plain(http.StatusServiceUnavailable, "not stored, try again")
 	answer.Header.Set("Retry-After", "5")
 	if q.body == nil {
@@ -201,7 +204,7 @@ func value(answer *inbound.Answer) inbound.Answer {
 // unknown is the answer to a path that no source has, or had: it is the same for
 // whatever reason.
 func (q *request) unknown() inbound.Answer {
-	q.result, q.level = resultUnknown, slog.LevelDebug
+	q.result = resultUnknown
 	answer := plain(http.StatusNotFound, "not found")
 	answer.Header.Set("Connection", "close") // what was sent is not read
 	return answer
@@ -238,8 +241,7 @@ func plain(status int, text string) inbound.Answer {
 
 // reject keeps a delivery that could not be verified.
 func (h *Handler) reject(q *request, why inbound.Rejection) {
-	q.result = resultRejected
-	q.note(slog.String("reason", string(why.Reason)), slog.String("detail", why.Text))
+	q.result, q.why = resultRejected, why
 	h.Pipeline.Reject(q.r.Context(), q.known, posthaste.Rejection{
 		Reason: string(why.Reason), Detail: clip(why.Text, posthaste.MaxRejectionTextBytes), Hint: clip(why.Hint, posthaste.MaxRejectionTextBytes),
 		Method: q.r.Method, Headers: q.kept(posthaste.MaxRejectionHeaderBytes),
@@ -254,12 +256,12 @@ func clip(text string, maxBytes int) string {
 	return text
 }
 
-func (q *request) note(attrs ...slog.Attr) { q.attrs = append(q.attrs, attrs...) }
+// maxWarnings bounds what one request can add to its line.
+const maxWarnings = 10
 
 // warn raises the level of the request's line, and says why.
-func (q *request) warn(text string) {
-	q.level = max(q.level, slog.LevelWarn)
-	q.note(slog.String("warning", text))
+func (q *request) warn(warnings ...string) {
+	q.warnings = append(q.warnings, warnings[:min(len(warnings), maxWarnings-len(q.warnings))]...)
 }
 
 // finish runs when a request has been answered or has panicked, which a bug in the
@@ -280,7 +282,19 @@ func (h *Handler) finish(q *request) {
 	if q.result == resultStored || q.result == resultDuplicate {
 		h.Metrics.InboundSeconds.Observe(took.Seconds())
 	}
-	if !h.Log.Enabled(ctx, q.level) {
+	h.log(ctx, q, provider, took)
+}
+
+// log writes the one line of a request.
+func (h *Handler) log(ctx context.Context, q *request, provider string, took time.Duration) {
+	level := slog.LevelInfo
+	switch {
+	case q.result == resultUnknown: // anybody can ask for anything
+		level = slog.LevelDebug
+	case q.result == resultUnavailable || len(q.warnings) > 0:
+		level = slog.LevelWarn
+	}
+	if !h.Log.Enabled(ctx, level) {
 		return
 	}
 	attrs := []slog.Attr{
@@ -291,5 +305,20 @@ func (h *Handler) finish(q *request) {
 	if q.known != nil {
 		attrs = append(attrs, slog.String("source_id", q.known.Row.ID.Print(posthaste.KindSource)), slog.String("tenant", q.known.Tenant.Name))
 	}
-	h.Log.LogAttrs(ctx, q.level, "source answered", append(attrs, q.attrs...)...)
+	if len(q.receipts) > 0 {
+		event := q.receipts[0]
+		id := event.ID.Print(posthaste.KindEvent) // which has no parent, and so begins the chain
+		attrs = append(attrs, slog.String("type", event.Type), slog.String("event_id", id), slog.String("correlation_id", id),
+			slog.Int("deliveries", event.Deliveries), slog.Int("children", len(q.receipts)-1))
+	}
+	if q.result == resultRejected {
+		attrs = append(attrs, slog.String("reason", string(q.why.Reason)), slog.String("detail", q.why.Text))
+	}
+	if len(q.warnings) > 0 {
+		attrs = append(attrs, slog.String("warnings", strings.Join(q.warnings, "; ")))
+	}
+	if q.failure != nil {
+		attrs = append(attrs, slog.Any("err", q.failure))
+	}
+	h.Log.LogAttrs(ctx, level, "source answered", attrs...)
 }

@@ -84,7 +84,7 @@ func TestSameDeliveryWithOtherBytes(t *testing.T) {
 		if e := s.events(); len(e) != 1 || string(e[0].Payload) != `{"n":1}` {
 			t.Errorf("events: %v", e)
 		}
-		if line := s.last(2); line["level"] != "WARN" || !strings.Contains(fmt.Sprint(line["warning"]), "other bytes") {
+		if line := s.last(2); line["level"] != "WARN" || !strings.Contains(fmt.Sprint(line["warnings"]), "other bytes") {
 			t.Errorf("its line: %v", line)
 		}
 		// Another source has deliveries of its own.
@@ -151,7 +151,7 @@ func TestBadInput(t *testing.T) {
 			if e := s.events(); len(e) != 1 || e[0].Type != "github.malformed" || string(e[0].Payload) != `{"n":` {
 				t.Errorf("events: %+v", e)
 			}
-			if line := s.last(1); line["level"] != "WARN" || line["warning"] == nil {
+			if line := s.last(1); line["level"] != "WARN" || line["warnings"] == nil {
 				t.Errorf("its line: %v", line)
 			}
 		})
@@ -419,7 +419,7 @@ func TestItemsOfADelivery(t *testing.T) {
 	if len(parents) != 2 {
 		t.Errorf("items by parent: %v", parents)
 	}
-	if line := s.last(3); line["children"] != 3.0 || line["result"] != "duplicate" || line["warning"] != "odd" {
+	if line := s.last(3); line["children"] != 3.0 || line["result"] != "duplicate" || line["warnings"] != "odd" {
 		t.Errorf("its line: %v", line)
 	}
 }

@@ -1,8 +1,6 @@
 package inhttp
 
 import (
-	"log/slog"
-
 	"github.com/posthaste-dev/posthaste"
 	"github.com/posthaste-dev/posthaste/inbound"
 	"github.com/posthaste-dev/posthaste/internal/pipeline"
@@ -21,20 +19,13 @@ type Item struct {
 	Warnings []string
 }
 
-// maxWarnings bounds what one request can add to its line.
-const maxWarnings = 10
-
 // store makes a delivery durable and returns the provider's success answer. A
 // delivery that was stored before is answered the same: the first one is kept,
 // whatever the bytes of the second.
 func (h *Handler) store(q *request, outcome inbound.Outcome) (inbound.Answer, error) {
 	event := outcome.Event
 	delivery := q.submission(event)
-	for i, w := range event.Warnings {
-		if i < maxWarnings {
-			q.warn(w)
-		}
-	}
+	q.warn(event.Warnings...)
 	receipts, err := h.Pipeline.AcceptTogether(q.r.Context(), delivery, h.expand(q, event))
 	if posthaste.CodeOf(err) == posthaste.CodeNotFound { // the tenant is deleted, since the source was looked up
 		return q.unknown(), nil
@@ -42,21 +33,12 @@ func (h *Handler) store(q *request, outcome inbound.Outcome) (inbound.Answer, er
 	if err != nil {
 		return inbound.Answer{}, err
 	}
-	first := receipts[0]
-	id := first.ID.Print(posthaste.KindEvent)
-	q.note(slog.String("type", first.Type), slog.String("event_id", id), slog.String("correlation_id", id), slog.Int("deliveries", first.Deliveries))
-	if n := len(receipts) - 1; n > 0 {
-		q.note(slog.Int("children", n))
-	}
-	q.result = resultStored
-	if first.Duplicate {
+	q.result, q.receipts = resultStored, receipts
+	if receipts[0].Duplicate {
 		q.result = resultDuplicate
 	}
-	if first.Differs {
+	if receipts[0].Differs {
 		q.warn("a delivery with this id came before, with another type or other bytes; that one is kept")
-	}
-	if event.Malformed {
-		q.level = max(q.level, slog.LevelWarn)
 	}
 	h.Pipeline.Verified(q.r.Context(), q.known)
 	return outcome.Answer, nil
@@ -111,10 +93,6 @@ func (h *Handler) expand(q *request, event inbound.Event) (children []pipeline.S
 		s.Event.Type, s.Event.IdempotencyKey, s.Event.Payload, s.Event.ContentType = item.Type, item.Key, item.Payload, "application/json"
 		children = append(children, s)
 	}
-	for i, w := range warnings {
-		if i < maxWarnings {
-			q.warn(w)
-		}
-	}
+	q.warn(warnings...)
 	return children
 }
