@@ -17,7 +17,7 @@ const guides = "../../docs/guides"
 // of those before it; ```sh background in a terminal of its own; ```sh retry again
 // and again until it prints what is shown. A block ```text after one is what it
 // prints, line by line, with … for what differs.
-var fenced = regexp.MustCompile("(?ms)^```(sh|sh background|sh retry|text)\n(.*?)^```$")
+var fenced = regexp.MustCompile("(?s)\n```(sh|sh background|sh retry|text)\n(.*?\n)```\n")
 
 // TestGuides runs the commands of each guide as they stand there, but for the
 // addresses.

@@ -51,8 +51,8 @@ func TestSourcesTellAllThatIsWrong(t *testing.T) {
 	s.post("/v1/sources", `{}`).problem(422, "invalid", "provider")
 	s.post("/v1/sources", `{"provider":"nobody"}`).problem(422, "invalid", "provider")
 	s.post("/v1/sources", `{"provider":"stripe"}`).problem(422, "invalid", "secrets")
-	s.post("/v1/sources", `{"provider":"stripe","secrets":["whsec_x",""],"nmae":"x","max_body_bytes":0,"uid":"a b","settings":{"tolerance":"soon","x":"y"}}`).
-		problem(422, "invalid", "nmae", "max_body_bytes", "secrets[1]", "uid", "settings.tolerance", "settings.x")
+	s.post("/v1/sources", `{"provider":"stripe","secrets":["whsec_x",""],"nam":"x","max_body_bytes":0,"uid":"a b","settings":{"tolerance":"soon","x":"y"}}`).
+		problem(422, "invalid", "nam", "max_body_bytes", "secrets[1]", "uid", "settings.tolerance", "settings.x")
 	s.post("/v1/sources", `{"provider":"stripe","secrets":["whsec_x"],"name":"`+strings.Repeat("x", 129)+`"}`).problem(422, "invalid", "name")
 	s.post("/v1/sources", `[]`).problem(422, "invalid", "", "provider")
 	s.post("/v1/sources", `{`).problem(400, "unreadable")

@@ -56,7 +56,7 @@ func (h *Handler) readBody(q *request) (release func(), refusal *inbound.Answer,
 		q.result, q.failure = resultUnreadable, err
 		answer := plain(http.StatusBadRequest, "the body did not arrive whole")
 		answer.Header.Set("Connection", "close")
-		return release, &answer, nil
+		return release, &answer, nil //nolint:nilerr // what the sender did is answered, not a failure of ours
 	}
 	// Left in force it would end the request's context while the event is stored.
 	_ = deadlines.SetReadDeadline(time.Time{})
