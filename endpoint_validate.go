@@ -81,7 +81,7 @@ func validateSources(sources []string) (problems []Problem) {
 		return []Problem{{Field: "sources", Message: fmt.Sprintf("has %d entries", n), Hint: fmt.Sprintf("%d at most", MaxSubscribed)}}
 	}
 	for i, s := range sources {
-		if _, err := ParseID(KindSource, s); err != nil && s != SourceAPI {
+		if _, err := ParseID(KindSource, s); err != nil && s != SourceAPI && s != SourceEngine {
 			problems = append(problems, Problem{
 				Field: fmt.Sprintf("sources[%d]", i), Message: "is not the id of a source", Hint: "src_ and 26 characters, as GET /v1/sources shows it, or " + SourceAPI,
 			})

@@ -23,8 +23,11 @@ type Event struct {
 	Traceparent     string
 }
 
-// SourceAPI is the source of what came in through the API.
-const SourceAPI = "api"
+// The sources that are no [Source].
+const (
+	SourceAPI    = "api"    // what came in through the API
+	SourceEngine = "engine" // operational events
+)
 
 // CreatedAt returns when it was accepted, in whole milliseconds.
 func (e Event) CreatedAt() time.Time { return e.ID.Time() }

@@ -360,7 +360,13 @@ func TestASourceThatRejectsAllIsAnnounced(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *server) {
 		row := s.source("github")
 		wrong := push("d-1", []byte("x"))
-		announced := func() int { return len(s.log.of("a source rejects all that comes")) }
+		operator, err := s.Tenant(t.Context(), posthaste.TenantOperator)
+		must(t, err)
+		announced := func() int {
+			page, err := s.Store().ListEvents(t.Context(), store.ListEventsParams{Tenant: operator.No, Type: "source.rejecting", Limit: 10})
+			must(t, err)
+			return len(page.Events)
+		}
 		inARow := func() int {
 			now, err := s.Store().Source(t.Context(), s.tenant.No, row.ID)
 			must(t, err)

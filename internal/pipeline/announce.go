@@ -12,9 +12,6 @@ import (
 // OperatorTenant is the tenant whose endpoints hear of operational events.
 const OperatorTenant = "operator"
 
-// SourceEngine is the source of operational events.
-const SourceEngine = "engine"
-
 // maxAnnouncements bounds the operational events that wait to be accepted. They are
 // a service, not a promise: beyond it they are counted and left out.
 const maxAnnouncements = 256
@@ -76,7 +73,7 @@ func (p *Pipeline) acceptAnnouncement(ctx context.Context, a announcement) error
 	}
 	s := newSubmission(Submission{
 		Tenant: store.TenantRow{No: tenant.No, RoutingVersion: tenant.RoutingVersion, Tenant: tenant.Tenant},
-		Event:  posthaste.Event{Type: a.eventType, Source: SourceEngine, ContentType: "application/json", Payload: a.payload},
+		Event:  posthaste.Event{Type: a.eventType, Source: posthaste.SourceEngine, ContentType: "application/json", Payload: a.payload},
 	})
 	p.submitAnyway(ctx, []*submission{s})
 	return s.result.Err

@@ -84,8 +84,13 @@ func (p *Pipeline) Reject(ctx context.Context, known *KnownSource, r posthaste.R
 // announceRejecting tells the operator of a source that rejects all it gets: most
 // often its secret was changed at the provider, and not here.
 func (p *Pipeline) announceRejecting(ctx context.Context, known *KnownSource, last posthaste.Rejection, inARow int) {
-	p.log.WarnContext(ctx, "a source rejects all that comes", "source_id", known.Row.ID.Print(posthaste.KindSource),
+	id := known.Row.ID.Print(posthaste.KindSource)
+	p.log.WarnContext(ctx, "a source rejects all that comes", "source_id", id,
 		"tenant", known.Tenant.Name, "provider", known.Row.Provider, "rejected", inARow, "reason", last.Reason, "detail", last.Detail)
+	p.Announce("source.rejecting", map[string]any{
+		"source_id": id, "name": known.Row.Name, "provider": known.Row.Provider, "tenant": known.Tenant.Name,
+		"rejected_in_a_row": inARow, "reason": last.Reason, "detail": last.Detail, "hint": last.Hint, "at": last.At(),
+	})
 }
 
 // Verified ends the rejections in a row of a source: it has taken a delivery.
