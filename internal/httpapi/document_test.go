@@ -188,6 +188,8 @@ func TestDocumentListsEveryRoute(t *testing.T) {
 		"get /v1/events", "post /v1/events", "post /v1/events/batch", "get /v1/events/{id}", "get /v1/events/{id}/payload", "post /v1/events/{id}/resend",
 		"get /v1/stream", "get /v1/tenants", "post /v1/tenants", "get /v1/tenants/{name}",
 		"delete /v1/tenants/{name}", "patch /v1/tenants/{name}", "put /v1/tenants/{name}",
+		"get /v1/sources", "post /v1/sources", "get /v1/sources/{id}", "delete /v1/sources/{id}", "patch /v1/sources/{id}", "put /v1/sources/{id}",
+		"get /v1/sources/{id}/rejections",
 	}
 	var got []string
 	for path, methods := range s.spec.Paths {
