@@ -53,7 +53,7 @@ var mayImport = map[string]string{
 	"internal/dashboard": ". " + aboveStore,
 	"internal/relay":     ". outbox " + aboveStore,
 
-	"engine": ". signature inbound sqlite postgres " + aboveStore + " internal/deliver internal/retry internal/gate " +
+	"engine": ". signature inbound inbound/meta sqlite postgres " + aboveStore + " internal/deliver internal/retry internal/gate " +
 		"internal/httpapi internal/inhttp internal/stream internal/dashboard internal/relay internal/config",
 	"internal/cli":  ". signature client engine sqlite postgres internal/store internal/auth internal/keyring internal/config internal/telemetry",
 	"cmd/posthaste": "internal/cli",
