@@ -35,7 +35,7 @@ const fenceSQL = `fence as materialized (
 // sub-plans with a hash table; see plan.go.
 const acceptSQL = acceptHead + `unnest($23::uuid[], $24::uuid[], $25::int4[], $26::int4[], $27::int8[], $28::int8[])` + acceptTail
 
-// The same for a batch that has ordered deliveries as well. Their endpoints, $31, are
+// The same for a batch that has ordered deliveries as well. Their endpoints, $32, are
 // locked: what they may follow is committed, and nobody else goes to the end.
 const acceptOrderedSQL = acceptHead + `(
 		select d.event, d.id, d.tenant, d.endpoint,
@@ -43,8 +43,8 @@ const acceptOrderedSQL = acceptHead + `(
 			d.expires_at
 		from (
 			select array_agg(` + endOfOrder + ` order by x.place) as ends
-			from ` + readClock + ` cross join unnest($31::int4[]) with ordinality x (endpoint, place)) e
-		cross join unnest($23::uuid[], $24::uuid[], $25::int4[], $26::int4[], $27::int8[], $28::int8[], $29::int4[], $30::int8[])
+			from ` + readClock + ` cross join unnest($32::int4[]) with ordinality x (endpoint, place)) e
+		cross join unnest($23::uuid[], $24::uuid[], $25::int4[], $26::int4[], $27::int8[], $28::int8[], $30::int4[], $31::int8[])
 			d (event, id, tenant, endpoint, due_at, expires_at, place, place_offset))` + acceptTail
 
 const acceptHead = `
