@@ -15,7 +15,7 @@ func TestComplete(t *testing.T) {
 		t.Fatal(err)
 	}
 	for line, want := range map[string]string{
-		"":                                "serve quickstart receiver send events deliveries replay endpoints sources tenants migrate verify config completion version",
+		"":                                "serve quickstart receiver send events deliveries replay endpoints tail sources tenants migrate verify config completion version",
 		"se":                              "serve send",
 		"end":                             "endpoints",
 		"endpoints ":                      "list get create put update delete pause resume test rotate-secret",
@@ -41,7 +41,7 @@ func TestComplete(t *testing.T) {
 		"send invoice.paid --k":           "--key",
 		"endpoints update --no-e":         "--no-enabled",
 		"receiver --fail":                 "--fail-first --fail-share",
-		"nonsense ":                       "serve quickstart receiver send events deliveries replay endpoints sources tenants migrate verify config completion version",
+		"nonsense ":                       "serve quickstart receiver send events deliveries replay endpoints tail sources tenants migrate verify config completion version",
 	} {
 		var got []string
 		for _, found := range complete(parser.Model.Node, strings.Split(line, " ")) {
