@@ -428,7 +428,7 @@ func TestHandlerIsKept(t *testing.T) {
 		stop()
 		p = newProgram(t, db, "one", engine.Handler{EventTypes: []string{"a", "b"}, Name: "a", Func: nothing, Schedule: []time.Duration{}})
 		stop = run(t, p.Engine)
-		if got := keptForAll(t, db, "func:a"); got.ID != row.ID || got.Version != 3 || !got.Paused || !got.Matches("b") || len(got.Retry.Schedule) != 0 {
+		if got := keptForAll(t, db, "func:a"); got.ID != row.ID || got.Version != 3 || !got.Paused || !got.Matches("b", "api") || len(got.Retry.Schedule) != 0 {
 			t.Errorf("the next version made it %+v", got)
 		}
 		if !p.log.has("paused or disabled, and stays so") {
