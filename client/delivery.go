@@ -25,6 +25,7 @@ type Delivery struct {
 	RunAt         time.Time `json:"run_at"`     // when the present run began
 	ExpiresAt     time.Time `json:"expires_at"` // when the present run ends
 	NextAttemptAt time.Time `json:"next_attempt_at,omitzero"`
+	HeldBy        string    `json:"held_by,omitempty"` // what holds its endpoint: paused, disabled, breaker, retry_after
 	FinishedAt    time.Time `json:"finished_at,omitzero"`
 	Reason        string    `json:"reason,omitempty"` // why it is dead
 	LastError     string    `json:"last_error,omitempty"`

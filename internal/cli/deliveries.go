@@ -63,6 +63,10 @@ func note(d client.Delivery) string {
 		text = d.Reason + ": " + text
 	case d.Reason != "":
 		text = d.Reason
+	case d.HeldBy != "" && !d.NextAttemptAt.IsZero():
+		text = "held by " + d.HeldBy + " until " + showTime(d.NextAttemptAt) + "  " + text
+	case d.HeldBy != "":
+		text = d.HeldBy + "  " + text
 	case !d.NextAttemptAt.IsZero():
 		text = "next " + showTime(d.NextAttemptAt) + "  " + text
 	}

@@ -4,9 +4,11 @@ import (
 	"encoding/base64"
 	"errors"
 	"net/http"
+	"time"
 	"unicode/utf8"
 
 	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/internal/pipeline"
 	"github.com/posthaste-dev/posthaste/internal/store"
 )
 
@@ -22,7 +24,8 @@ type deliveryBody struct {
 	FinishedAt    moment  `json:"finished_at"`
 	RunAt         moment  `json:"run_at" doc:"When the present run began: at acceptance or at the last replay"`
 	ExpiresAt     moment  `json:"expires_at" doc:"When the present run ends"`
-	NextAttemptAt moment  `json:"next_attempt_at"`
+	NextAttemptAt moment  `json:"next_attempt_at" doc:"Null while its endpoint is paused or disabled"`
+	HeldBy        *string `json:"held_by" enum:"paused,disabled,breaker,retry_after" doc:"What keeps a pending one from being attempted, of its endpoint; null: nothing, or its turn or its retry has not come"`
 	Reason        *string `json:"reason" doc:"Why it is dead"`
 	LastError     *string `json:"last_error"`
 	Tenant        string  `json:"tenant,omitempty" doc:"Whose it is; only where all tenants are read"`
@@ -54,6 +57,31 @@ type timingsBody struct {
 	TLS       float64 `json:"tls"`
 	FirstByte float64 `json:"first_byte"`
 	Total     float64 `json:"total"`
+}
+
+// holds returns what holds the endpoints of those deliveries that wait.
+func (a *api) holds(c *call, rows ...store.DeliveryRow) map[store.EndpointNo]pipeline.Held {
+	var waiting []store.EndpointNo
+	for _, row := range rows {
+		if row.State == posthaste.StatePending && !row.Leased {
+			waiting = append(waiting, row.Endpoint)
+		}
+	}
+	return a.Pipeline.HeldBy(c.r.Context(), waiting)
+}
+
+// hold shows what holds a delivery that waits.
+func (b *deliveryBody) hold(row store.DeliveryRow, held pipeline.Held) {
+	if held.By == "" || row.State != posthaste.StatePending || row.Leased {
+		return
+	}
+	b.HeldBy = &held.By
+	switch next := time.Time(b.NextAttemptAt); {
+	case held.Until.IsZero():
+		b.NextAttemptAt = moment{}
+	case held.Until.After(next):
+		b.NextAttemptAt = moment(held.Until)
+	}
 }
 
 func showDelivery(row store.DeliveryRow) deliveryBody {
@@ -126,8 +154,10 @@ func (a *api) listDeliveries(c *call) error {
 	if err != nil {
 		return err
 	}
+	holds := a.holds(c, found.Deliveries...)
 	show := func(row store.DeliveryRow) deliveryBody {
 		body := showDelivery(row)
+		body.hold(row, holds[row.Endpoint])
 		body.Tenant = names[row.Tenant]
 		return body
 	}
@@ -159,6 +189,7 @@ func (a *api) readDelivery(c *call) error {
 		return err
 	}
 	body := showDelivery(row)
+	body.hold(row, a.holds(c, row)[row.Endpoint])
 	body.Tenant = names[row.Tenant]
 	body.Attempts = make([]attemptBody, 0, len(attempts))
 	for _, at := range attempts {

@@ -236,6 +236,18 @@ func TestRetryAfterIsShown(t *testing.T) {
 	if err != nil || g["state"] != "closed" || g["consecutive_failures"] != 0.0 || !strings.Contains(fmt.Sprint(g["reason"]), "Retry-After") || time.Until(until) < 9*time.Minute || time.Until(until) > 10*time.Minute {
 		t.Errorf("%v", g)
 	}
+	s.send("a", "behind it").want(202)
+	for _, d := range s.get("/v1/deliveries?status=pending").ids() {
+		if r := s.get("/v1/deliveries/" + d); r.at("held_by") != "retry_after" || r.at("next_attempt_at") == nil {
+			t.Errorf("what holds it is not shown: %s", r.body)
+		}
+	}
+	s.post("/v1/endpoints/"+id+"/pause", "").want(200)
+	waiting := s.get("/v1/deliveries?status=pending").ids()
+	if r := s.get("/v1/deliveries/" + waiting[0]); r.at("held_by") != "paused" || r.at("next_attempt_at") != nil || len(waiting) != 2 {
+		t.Errorf("%d wait; paused: %s", len(waiting), r.body)
+	}
+	s.post("/v1/endpoints/"+id+"/resume", "").want(200)
 	if r := s.patch("/v1/endpoints/"+id, `{"url":"`+anywhere+`"}`).want(200); r.at("gate", "until") != nil {
 		t.Errorf("another URL is held too: %s", r.body)
 	}
