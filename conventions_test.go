@@ -51,11 +51,11 @@ var mayImport = map[string]string{
 	"internal/inhttp":    ". inbound internal/deliver " + aboveStore,
 	"internal/stream":    ". " + aboveStore,
 	"internal/dashboard": ". " + aboveStore,
-	"internal/relay":     ". outbox " + aboveStore,
+	"internal/relay":     ". outbox internal/deliver " + aboveStore,
 
 	"engine": ". signature inbound inbound/meta sqlite postgres " + aboveStore + " internal/deliver internal/retry internal/gate " +
 		"internal/httpapi internal/inhttp internal/stream internal/dashboard internal/relay internal/config",
-	"internal/cli":  ". signature client engine sqlite postgres internal/store internal/auth internal/keyring internal/config internal/telemetry",
+	"internal/cli":  ". signature outbox client engine sqlite postgres internal/store internal/auth internal/keyring internal/config internal/relay internal/telemetry",
 	"cmd/posthaste": "internal/cli",
 
 	"internal/store/storetest": ". internal/store internal/gate",
@@ -63,7 +63,7 @@ var mayImport = map[string]string{
 	"internal/testdb/cluster":  "",
 	"internal/testdb/pgtest":   "internal/testdb/cluster",
 
-	"bench":           ". client bench/reference internal/testdb/cluster",
+	"bench":           ". client outbox bench/reference internal/testdb/cluster",
 	"bench/reference": "internal/testdb/cluster",
 	"examples/*":      ". signature outbox inbound inbound/meta inbound/meta/metatest client engine sqlite postgres posthastetest",
 }
@@ -74,7 +74,7 @@ const aboveStore = "internal/store internal/pipeline internal/auth internal/keyr
 // mayUseSQL lists the packages whose production code may know that a database
 // speaks SQL. Everything else goes through internal/store.
 var mayUseSQL = []string{
-	"sqlite", "postgres", "outbox", "internal/testdb", "internal/testdb/cluster", "bench", "bench/reference", "examples/*",
+	"sqlite", "postgres", "outbox", "internal/relay", "internal/testdb", "internal/testdb/cluster", "bench", "bench/reference", "examples/*",
 }
 
 var sqlPackages = []string{"database/sql", "github.com/jackc/pgx", "modernc.org/sqlite"}

@@ -215,6 +215,9 @@ func describe(r *prometheus.Registry, out chan<- fmt.Stringer) {
 	}
 }
 
+// databaseName is what an outbox goes by.
+const databaseName = "host and name of its database, or the file's name"
+
 // openValues are the labels whose values are not words of ours.
 var openValues = map[string]map[string]string{
 	"posthaste_http_request_seconds": {
@@ -226,6 +229,11 @@ var openValues = map[string]map[string]string{
 		"result": "`stored`, `duplicate`, `handshake`, `ignored` (a wrong method, a probe), `rejected` (not verified), `unreadable`, `too_large`, " +
 			"`unknown_source`, `unavailable` (our own failure)",
 	},
+	"posthaste_outbox_rows_relayed_total": {"outbox": databaseName},
+	"posthaste_outbox_rows_parked_total":  {"outbox": databaseName},
+	"posthaste_outbox_rows_waiting":       {"outbox": databaseName},
+	"posthaste_outbox_rows_parked":        {"outbox": databaseName},
+	"posthaste_outbox_oldest_row_seconds": {"outbox": databaseName},
 }
 
 // metricsOf finds the metrics: those that telemetry's factory makes, and those that

@@ -42,6 +42,8 @@ func checkBudgets(groups []*group) []finding {
 		c.atMost("MB resident, idle", float64(g.median.idleBytes)/(1<<20), 40)
 		c.atMost("s from start to ready", g.median.ready.Seconds(), 1)
 		switch {
+		case strings.HasSuffix(g.engine, outboxSuffix), strings.HasSuffix(g.engine, apartSuffix):
+			c.atLeast("delivered/s over 20 events a request", g.against.rate, 0.6)
 		case strings.HasSuffix(g.engine, batchSuffix):
 			c.atLeast("delivered/s over single events", g.against.rate, 1.6)
 		case p.kind == phaseSat:

@@ -27,6 +27,7 @@ var builtIn embed.FS
 //	dir          a folder of this run alone
 //	admin_key    a random secret
 //	master_key   32 random bytes in base64
+//	outbox       the PostgreSQL URL of the outbox, with Outbox only
 //	receiver     the URL that events must be delivered to
 //	id, body     the event, in Send only
 //
@@ -41,6 +42,7 @@ type description struct {
 	Setup    []request         `json:"setup"`    // requests that register the receiver
 	Send     request           `json:"send"`     // request that hands over one event
 	Lines    int               `json:"lines"`    // events in one request, in a closed loop: Send's body is repeated for each
+	Outbox   int               `json:"outbox"`   // instead of Send: rows a transaction that are enqueued in an outbox
 	Counts   map[string]string `json:"counts"`   // queries whose answer must grow by the number of accepted events
 }
 

@@ -31,7 +31,7 @@ func (g generator) closedLoop(ctx context.Context, conns int) {
 	var next atomic.Int64
 	for range conns {
 		senders.Go(func() {
-			var w wire
+			w := g.template.newSender()
 			defer w.close()
 			for ctx.Err() == nil {
 				n := g.template.events()
@@ -42,7 +42,7 @@ func (g generator) closedLoop(ctx context.Context, conns int) {
 				for i := seq; i < min(seq+n, len(g.rec.intended)); i++ {
 					g.rec.intended[i] = g.rec.watch.now()
 				}
-				g.deliver(ctx, &w, seq)
+				g.deliver(ctx, w, seq)
 			}
 		})
 	}
@@ -93,7 +93,7 @@ func sleepUntil(watch stopwatch, at int64) {
 }
 
 // deliver hands the events of one request over, again while the engine answers 503.
-func (g generator) deliver(ctx context.Context, w *wire, seq int) {
+func (g generator) deliver(ctx context.Context, w sender, seq int) {
 	n := min(g.template.events(), len(g.rec.intended)-seq)
 	for {
 		err := w.send(g.template, g.rec, seq)

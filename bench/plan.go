@@ -29,7 +29,7 @@ type block struct {
 }
 
 // comparison is what runs when no engine is named: flat out, then 20 events a
-// request against one, then at two steady rates, against the baselines; then
+// request against one, then rows of an outbox against those, then at two steady rates, against the baselines; then
 // memory over six times as many events.
 //
 // 64 connections are what one endpoint's 64 attempts at a time can keep up with.
@@ -40,10 +40,12 @@ type block struct {
 func comparison(rounds int) []block {
 	all := []string{"reference-postgres", "posthaste-postgres", "reference-sqlite", "posthaste-sqlite"}
 	ours := []string{"posthaste-postgres", "posthaste-sqlite"}
+	outboxes := []string{"posthaste-postgres-batch", "posthaste-postgres-outbox", "posthaste-postgres-outbox-apart"}
 	batches := []string{"posthaste-postgres", "posthaste-postgres-batch", "posthaste-sqlite", "posthaste-sqlite-batch"}
 	return []block{
 		{all, []string{"sat:50000:64"}, rounds},
 		{batches, []string{"sat:100000:16"}, rounds},
+		{outboxes, []string{"sat:100000:4"}, rounds},
 		{all, []string{"rate:83:12", "rate:500:10"}, rounds},
 		{ours, []string{"sat:300000:64"}, 1},
 	}
@@ -161,7 +163,9 @@ func (b *bench) report(ctx context.Context, r *report, plan []step, m machine, c
 	}
 	var results []result
 	baselines := map[string]string{}
+	withOutbox := false
 	for _, s := range plan {
+		withOutbox = withOutbox || s.engine.Outbox > 0
 		if ctx.Err() != nil {
 			break // interrupted: what was measured is summed up all the same
 		}
@@ -175,6 +179,13 @@ func (b *bench) report(ctx context.Context, r *report, plan []step, m machine, c
 	missed, err := r.end(summarize(results, baselines))
 	if err != nil {
 		return err
+	}
+	if withOutbox && ctx.Err() == nil {
+		text, over, err := b.measureEnqueue(ctx, results)
+		if err := errors.Join(err, r.both(text)); err != nil {
+			return err
+		}
+		missed += over
 	}
 	failed := 0
 	for _, res := range results {

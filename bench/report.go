@@ -67,6 +67,12 @@ func (r *report) keep(text string) error {
 	return nil
 }
 
+// both writes text to the terminal and to the file.
+func (r *report) both(text string) error {
+	fmt.Fprint(r.terminal, text)
+	return r.keep(text)
+}
+
 // begin writes the command, the machine and the head of the table of runs.
 func (r *report) begin(at time.Time, command []string, m machine) error {
 	title := fmt.Sprintf("\n## %s\n\n    go run ./bench %s\n\n%s\n\n",
@@ -104,6 +110,5 @@ func (r *report) end(groups []*group) (missed int, err error) {
 	if budgets != "" {
 		text += "\n" + budgets
 	}
-	fmt.Fprint(r.terminal, text)
-	return missed, r.keep(text)
+	return missed, r.both(text)
 }

@@ -94,6 +94,9 @@ func (s *session) open(ctx context.Context, res *result) error {
 		return err
 	}
 	s.vars["database"] = s.db.address
+	if err := s.openOutbox(ctx); err != nil {
+		return err
+	}
 	if s.receiver, err = startReceiver(); err != nil {
 		return err
 	}

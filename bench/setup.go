@@ -32,6 +32,9 @@ func registerReceiver(ctx context.Context, d description, vars variables) (templ
 			}
 		}
 	}
+	if d.Outbox > 0 {
+		return template{lines: d.Outbox, outbox: vars["outbox"]}, nil
+	}
 	vars["id"], vars["body"] = "${id}", "${body}" // stay, for each event to fill
 	send, err := vars.expandRequest(d.Send)
 	if err != nil {

@@ -19,6 +19,8 @@ type template struct {
 	head  []part // up to the value of Content-Length
 	body  []part
 	lines int // events in one request, the body repeated for each; 0 and 1: one
+
+	outbox string // URL of the database whose outbox takes them instead, lines a transaction
 }
 
 // events returns how many events a request hands over.

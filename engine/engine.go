@@ -34,6 +34,7 @@ import (
 	"github.com/posthaste-dev/posthaste/internal/inhttp"
 	"github.com/posthaste-dev/posthaste/internal/keyring"
 	"github.com/posthaste-dev/posthaste/internal/pipeline"
+	"github.com/posthaste-dev/posthaste/internal/relay"
 	"github.com/posthaste-dev/posthaste/internal/store"
 	"github.com/posthaste-dev/posthaste/internal/stream"
 	"github.com/posthaste-dev/posthaste/internal/telemetry"
@@ -51,7 +52,8 @@ const (
 
 // Roles are the parts of the work that replicas on one PostgreSQL may share out. A
 // replica that does not accept answers events with 503, one without Inbound what
-// providers send; one that does not deliver leaves what it takes to those that do.
+// providers send; one that does not deliver leaves what it takes to those that do;
+// one that does not relay leaves the Outboxes alone.
 type Roles = pipeline.Roles
 
 // Config is what an engine is made of. Store and MasterKey are required.
@@ -81,6 +83,17 @@ type Config struct {
 	// Endpoint is kept under the uid [EndpointUID]: made by New, and brought up to
 	// date by a later one. Default: none.
 	Endpoint Endpoint
+
+	// Outboxes are databases of applications whose outboxes are relayed: postgres:// URLs,
+	// or paths of SQLite files. Default: none.
+	Outboxes []string
+
+	// OutboxPoll is the longest time between looks at an outbox in which there may be
+	// something that nobody tells of. Default: 10s.
+	OutboxPoll time.Duration
+
+	// OutboxBatch is how many rows of an outbox are relayed at once. Default: 500.
+	OutboxBatch int
 
 	// MaxInFlight is the number of attempts under way at once. Default: 512.
 	MaxInFlight int
@@ -140,6 +153,9 @@ func (c Config) withDefaults() Config {
 	if c.MaxPayloadBytes <= 0 {
 		c.MaxPayloadBytes = maxPayloadDefault
 	}
+	if c.Grace <= 0 {
+		c.Grace = 30 * time.Second
+	}
 	if c.Version == "" {
 		c.Version = "dev"
 	}
@@ -162,6 +178,7 @@ type Engine struct {
 	stream       *stream.Stream
 	handler      http.Handler // the API
 	sources      http.Handler // what providers send
+	relays       []*relay.Relay
 	madeAdminKey string
 
 	mu       sync.Mutex
@@ -198,7 +215,7 @@ func New(ctx context.Context, config Config) (*Engine, error) {
 	e.pipeline, err = pipeline.New(pipeline.Config{
 		Store: e.stream.Watch(config.Store), Sender: e.sender, Keyring: ring, Replica: config.Replica, Roles: config.Roles,
 		Log: config.Log, Metrics: metrics, MaxInFlight: config.MaxInFlight,
-		Grace: config.Grace, IdleSweep: config.IdleSweep,
+		Grace: config.Grace - relayGrace(config), IdleSweep: config.IdleSweep,
 		Retention: config.Retention, DeadRetention: config.DeadRetention, DisableAfter: config.DisableAfter, IdempotencyWindow: config.IdempotencyWindow,
 	})
 	if err != nil {
@@ -207,13 +224,16 @@ func New(ctx context.Context, config Config) (*Engine, error) {
 	e.handler, err = httpapi.New(httpapi.Config{
 		Pipeline: e.pipeline, Stream: e.stream, Auth: auth.New(admin), Metrics: metrics, MetricsOpen: config.MetricsOpen,
 		Log: config.Log, Version: config.Version, MaxPayloadBytes: config.MaxPayloadBytes,
-		AllowNetworks: config.AllowNetworks, AllowHTTP: config.AllowHTTP, Retention: config.Retention,
+		AllowNetworks: config.AllowNetworks, AllowHTTP: config.AllowHTTP, Retention: config.Retention, Ready: e.Ready,
 	})
 	if err != nil {
 		return nil, err
 	}
 	e.sources, err = inhttp.New(inhttp.Config{Pipeline: e.pipeline, Metrics: metrics, Log: config.Log, Expanders: expanders()})
 	if err != nil {
+		return nil, err
+	}
+	if e.relays, err = e.newRelays(metrics); err != nil {
 		return nil, err
 	}
 	if err := e.keepEndpoint(ctx); err != nil {
@@ -284,8 +304,14 @@ func (e *Engine) HTTPHandler() http.Handler {
 // [http.Server.RegisterOnShutdown]. Run does it when its context ends.
 func (e *Engine) CloseStreams() { e.stream.Close() }
 
-// Ready returns nil when events can be accepted and delivered, else why not.
-func (e *Engine) Ready() error { return e.pipeline.Ready() }
+// Ready returns nil when events can be accepted and delivered and no relay of an outbox is
+// stuck, else why not.
+func (e *Engine) Ready() error {
+	if err := e.pipeline.Ready(); err != nil {
+		return err
+	}
+	return e.relaysReady()
+}
 
 // Run accepts and delivers until ctx ends, then finishes what is under way, within
 // the grace. It returns an error if it could not begin. Call it once.
@@ -295,7 +321,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, e.stream.Close)()
 	err := e.keepHandlers(ctx)
 	if err == nil {
-		err = e.pipeline.Run(ctx)
+		err = e.runAll(ctx)
 	}
 	if err != nil && ctx.Err() != nil {
 		// These errors are of the beginning only: it was told to end before it had

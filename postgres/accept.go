@@ -261,7 +261,7 @@ func acceptArgs(p store.AcceptParams, places []int) []any {
 		sourceHeaders.bytesOrNone(appendHeaders(e.SourceHeaders))
 		payload.bytes(e.Payload)
 		namespace.int2(e.Namespace)
-		if e.IdempotencyKey != "" {
+		if e.HasKey() {
 			key.uuid(e.Key)
 		} else {
 			key.none()
@@ -327,7 +327,7 @@ func (db *DB) findExisting(ctx context.Context, p store.AcceptParams, places []i
 		id.uuid(e.ID)
 		tenant.int4(int32(e.Tenant))
 		namespace.int2(e.Namespace)
-		if e.IdempotencyKey != "" {
+		if e.HasKey() {
 			key.uuid(e.Key)
 		} else {
 			key.none()

@@ -30,6 +30,7 @@ import (
 type pool struct {
 	conns *pgxpool.Pool
 	local string // the statement that makes the settings; "" where the session has them
+	tx    pgx.Tx // what the statements run in, instead of taking a connection; nil: none
 }
 
 // settings are server settings by name. Values hold no quotes.
@@ -110,6 +111,9 @@ func newPool(ctx context.Context, c Config, maxConns int, s settings) (*pool, er
 
 // Run sends a batch, which is one transaction, and reads what it answers.
 func (p *pool) Run(ctx context.Context, batch *pgx.Batch) error {
+	if p.tx != nil {
+		return p.tx.SendBatch(ctx, batch).Close()
+	}
 	if p.local == "" {
 		return p.conns.SendBatch(ctx, batch).Close()
 	}
@@ -138,6 +142,9 @@ func (p *pool) Exec(ctx context.Context, sql string, args ...any) (pgconn.Comman
 // Query runs a statement and returns its rows. Whether it was committed is known
 // only from Err, after the last row.
 func (p *pool) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	if p.tx != nil {
+		return p.tx.Query(ctx, sql, args...)
+	}
 	if p.local == "" {
 		return p.conns.Query(ctx, sql, args...)
 	}

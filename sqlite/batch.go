@@ -52,7 +52,7 @@ const (
 func (b *batch) takeKeys(order []int) error {
 	keyed := make([]int, 0, len(order))
 	for _, i := range order {
-		if b.params.Events[i].IdempotencyKey != "" {
+		if b.params.Events[i].HasKey() {
 			keyed = append(keyed, i)
 		}
 	}

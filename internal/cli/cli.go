@@ -44,6 +44,7 @@ type grammar struct {
 	Tail       tailCommand       `cmd:"" help:"Print what becomes of events, live."`
 	Sources    sourcesCommand    `cmd:"" help:"Manage where providers' webhooks come in."`
 	Tenants    tenantsCommand    `cmd:"" help:"Manage tenants."`
+	Outbox     outboxCommand     `cmd:"" help:"Install, relay and look after the outbox in an application's database."`
 	Migrate    migrateCommand    `cmd:"" help:"Bring the database to this version's schema, or print the schema."`
 	Verify     verifyCommand     `cmd:"" help:"Check that the database keeps the promise: nothing lost, nothing without a record."`
 	Config     configCommand     `cmd:"" help:"Show the configuration of serve, or the file that explains it."`

@@ -15,7 +15,7 @@ func TestComplete(t *testing.T) {
 		t.Fatal(err)
 	}
 	for line, want := range map[string]string{
-		"":                                "serve quickstart receiver send events deliveries replay endpoints tail sources tenants migrate verify config completion version",
+		"":                                "serve quickstart receiver send events deliveries replay endpoints tail sources tenants outbox migrate verify config completion version",
 		"se":                              "serve send",
 		"end":                             "endpoints",
 		"endpoints ":                      "list get create put update delete pause resume test rotate-secret",
@@ -34,14 +34,15 @@ func TestComplete(t *testing.T) {
 		"serve --allow-http ":             "", // needs no value
 		"serve --allow-h":                 "--allow-http",
 		"serve --db ":                     "", // a file: for the shell
-		"serve --outbox":                  "", // hidden
+		"serve --outbox":                  "--outbox --outbox-poll --outbox-batch",
+		"serve --otlp":                    "", // hidden
 		"serve --no-such=":                "",
 		"migrate --db":                    "--db --db-direct", // of the command it stands for
 		"send -- --":                      "",
 		"send invoice.paid --k":           "--key",
 		"endpoints update --no-e":         "--no-enabled",
 		"receiver --fail":                 "--fail-first --fail-share",
-		"nonsense ":                       "serve quickstart receiver send events deliveries replay endpoints tail sources tenants migrate verify config completion version",
+		"nonsense ":                       "serve quickstart receiver send events deliveries replay endpoints tail sources tenants outbox migrate verify config completion version",
 	} {
 		var got []string
 		for _, found := range complete(parser.Model.Node, strings.Split(line, " ")) {

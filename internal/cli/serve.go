@@ -92,6 +92,7 @@ func (s *server) newEngine(ctx context.Context, db database) (*engine.Engine, ke
 		MaxInFlight: c.MaxInFlight, MaxPayloadBytes: c.MaxPayloadBytes,
 		Retention: c.Retention, DeadRetention: c.DeadRetention, DisableAfter: c.DisableAfter, IdempotencyWindow: c.IdempotencyWindow,
 		Replica: c.Replica, Grace: c.Grace - httpGrace(c.Grace), IdleSweep: c.IdleSweep,
+		Outboxes: c.Outboxes, OutboxPoll: c.OutboxPoll, OutboxBatch: c.OutboxBatch,
 		MetricsOpen: c.MetricsOpen, Log: s.log, Version: programVersion(),
 	})
 	if err != nil {

@@ -50,6 +50,14 @@ type Config struct {
 	// IdleSweep is the time between looks at a database in which nothing is due.
 	// Default: 15m.
 	IdleSweep time.Duration
+	// Outboxes are databases whose outboxes are relayed: postgres:// URLs or paths of
+	// SQLite files. Default: none.
+	Outboxes []string
+	// OutboxPoll is the longest time between looks at an outbox that may not be empty.
+	// Default: 10s.
+	OutboxPoll time.Duration
+	// OutboxBatch is how many rows of an outbox are relayed at once. Default: 500.
+	OutboxBatch int
 	// LogFormat is "text", "json", or "" for text on a terminal and JSON elsewhere.
 	LogFormat string
 	// LogLevel is the least level that is logged. Default: info.
@@ -74,6 +82,7 @@ type Roles struct {
 	Accept  bool // takes events in
 	Inbound bool // takes what providers send to sources
 	Deliver bool // makes attempts
+	Relay   bool // relays the outboxes
 }
 
 // Endpoint is an endpoint that the configuration keeps.

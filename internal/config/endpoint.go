@@ -10,8 +10,7 @@ import (
 	"github.com/posthaste-dev/posthaste/signature"
 )
 
-// roles are all roles that the contract names; relay and dashboard are known and
-// not built yet.
+// roles are all roles that the contract names; dashboard is known and not built yet.
 var roles = []string{"accept", "inbound", "deliver", "relay", "dashboard"}
 
 func (r *reader) roles() Roles {
@@ -24,6 +23,8 @@ func (r *reader) roles() Roles {
 			out.Inbound = true
 		case role == "deliver":
 			out.Deliver = true
+		case role == "relay":
+			out.Relay = true
 		case !slices.Contains(roles, role):
 			r.wrong("roles", "holds %q; want some of %s", role, strings.Join(roles, ", "))
 		}
@@ -31,7 +32,7 @@ func (r *reader) roles() Roles {
 	// A default that names roles of later versions is good for this one too, but a
 	// replica of those alone would do nothing.
 	if out == (Roles{}) && !r.isWrong("roles") {
-		r.wrong("roles", "names nothing that is built; want some of accept, inbound and deliver")
+		r.wrong("roles", "names nothing that is built; want some of accept, inbound, deliver and relay")
 	}
 	return out
 }

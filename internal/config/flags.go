@@ -49,16 +49,17 @@ type Flags struct {
 	Grace     string `name:"grace" setting:"" placeholder:"DURATION" help:"Time for what is under way at SIGTERM. Default: 30s."`
 	IdleSweep string `name:"idle-sweep" setting:"" placeholder:"DURATION" help:"Time between looks at a database in which nothing is due. Default: 15m."`
 
+	Outbox      []string `name:"outbox" setting:"" placeholder:"URL|FILE" help:"Database of an application whose outbox is relayed: postgres:// URL without a pooler, or SQLite file. May be repeated. Default: none."`
+	OutboxPoll  string   `name:"outbox-poll" setting:"" placeholder:"DURATION" help:"Longest time between looks at an outbox that may not be empty. Default: 10s."`
+	OutboxBatch string   `name:"outbox-batch" setting:"" placeholder:"N" help:"Rows of an outbox that are relayed at once. Default: 500."`
+
 	LogFormat   string `name:"log-format" setting:"" placeholder:"text|json" help:"Default: text on a terminal, JSON elsewhere."`
 	LogLevel    string `name:"log-level" setting:"" placeholder:"debug|info|warn|error" help:"Least level that is logged. Default: info."`
 	MetricsOpen Choice `name:"metrics-open" setting:"" placeholder:"true" help:"Serve /metrics without a key. Default: false."`
 
 	// Settings of parts that are not built yet. They are read so that one who sets
 	// them learns it, rather than that nothing happens.
-	Outbox       []string `name:"outbox" setting:"" hidden:""`
-	OutboxPoll   string   `name:"outbox-poll" setting:"" hidden:""`
-	OutboxBatch  string   `name:"outbox-batch" setting:"" hidden:""`
-	OTLPEndpoint string   `name:"otlp-endpoint" setting:"" hidden:""`
+	OTLPEndpoint string `name:"otlp-endpoint" setting:"" hidden:""`
 }
 
 // DatabaseFlags are the settings of commands that open the database themselves.

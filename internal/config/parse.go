@@ -89,6 +89,8 @@ func (f Flags) read(lookup func(string) (string, bool)) (Config, *reader) {
 		DeadRetention:   r.duration("dead-retention"),
 		Grace:           r.duration("grace"),
 		IdleSweep:       r.duration("idle-sweep"),
+		OutboxPoll:      r.duration("outbox-poll"),
+		OutboxBatch:     r.count("outbox-batch"),
 		LogFormat:       r.word("log-format", "text", "json"),
 		LogLevel:        r.level(),
 		MetricsOpen:     r.word("metrics-open", "false", "true") == "true",
@@ -101,6 +103,7 @@ func (f Flags) read(lookup func(string) (string, bool)) (Config, *reader) {
 	c.AllowHTTP = r.allowHTTP(c.AllowNetworks)
 	c.Replica = r.replica(c.Listen)
 	c.Endpoint = r.endpoint(c)
+	c.Outboxes = r.outboxes(c)
 	r.related(c)
 	r.unsupported()
 	slices.SortStableFunc(r.mistakes, func(a, b Mistake) int { return strings.Compare(a.Setting, b.Setting) })
@@ -137,7 +140,7 @@ func (r *reader) related(c Config) {
 
 // unsupported refuses the settings of what is not built yet.
 func (r *reader) unsupported() {
-	later := []string{"outbox", "outbox-poll", "outbox-batch", "otlp-endpoint"}
+	later := []string{"otlp-endpoint"}
 	for _, s := range Settings() {
 		if slices.Contains(later, s.Name) && r.text(s.Name) != s.Default {
 			r.wrong(s.Name, "is not supported yet")

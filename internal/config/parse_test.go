@@ -129,7 +129,7 @@ func TestAllMistakesAtOnce(t *testing.T) {
 	_, err := parse(t, "--listen=8700", "--admin-key="+secret, "--allow-networks=127.0.0.1,10.1.0.0/8", "--allow-http=yes",
 		"--max-in-flight=0", "--max-payload=1GiB", "--retention=24h", "--dead-retention=1h", "--idempotency-window=-1s",
 		"--grace=soon", "--disable-after=-1h", "--idle-sweep=0s", "--log-format=xml", "--log-level=loud", "--metrics-open=maybe", "--roles=accept,delivery",
-		"--replica=a\nb", "--db-direct=postgres://h/d", "--outbox=x", "--outbox-poll=1s", "--outbox-batch=1", "--otlp-endpoint=x",
+		"--replica=a\nb", "--db-direct=postgres://h/d", "--outbox=mysql://u:"+secret+"@h/d", "--outbox-poll=x", "--outbox-batch=2001", "--otlp-endpoint=x",
 		"--endpoint-secret="+secret)
 	mistakes, ok := errors.AsType[config.Mistakes](err)
 	if !ok {

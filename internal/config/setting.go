@@ -48,7 +48,7 @@ func Settings() []Setting {
 		{Name: "replica"},
 		{Name: "grace", Default: "30s"},
 		{Name: "idle-sweep", Default: "15m"},
-		{Name: "outbox", kind: urls},
+		{Name: "outbox", HasFile: true, kind: urls},
 		{Name: "outbox-poll", Default: "10s"},
 		{Name: "outbox-batch", Default: "500"},
 		{Name: "log-format"},

@@ -60,20 +60,20 @@ func TestEffectiveDefaults(t *testing.T) {
 func TestRoles(t *testing.T) {
 	setenv(t, nil)
 	for value, want := range map[string]config.Roles{
-		"":                       {Accept: true, Inbound: true, Deliver: true},
+		"":                       {Accept: true, Inbound: true, Deliver: true, Relay: true},
 		"accept":                 {Accept: true},
 		"deliver":                {Deliver: true},
 		"deliver, accept":        {Accept: true, Deliver: true},
 		"inbound,accept":         {Accept: true, Inbound: true},
 		"inbound":                {Inbound: true},
-		"relay,dashboard,accept": {Accept: true},
+		"relay,dashboard,accept": {Accept: true, Relay: true},
 	} {
 		if c, err := parse(t, "--roles="+value); err != nil || c.Roles != want {
 			t.Errorf("%q: %+v, %v", value, c.Roles, err)
 		}
 	}
 	for value, want := range map[string]string{
-		"relay,dashboard": "names nothing that is built",
+		"relay,dashboard": "names relay alone, and there is no --outbox",
 		",":               `holds ""; want some of accept, inbound, deliver, relay, dashboard`,
 		"accept,delivery": `holds "delivery"; want some of accept, inbound, deliver, relay, dashboard`,
 		"ACCEPT":          `holds "ACCEPT"`,

@@ -34,6 +34,9 @@ type Config struct {
 	Pipeline *pipeline.Pipeline
 	Auth     *auth.Auth
 
+	// Ready says whether everything works here. Default: the pipeline's word.
+	Ready func() error
+
 	// Metrics are served at /metrics, and the API registers its own with them.
 	// Default: the pipeline's.
 	Metrics *telemetry.Metrics
@@ -82,6 +85,9 @@ func New(cfg Config) (http.Handler, error) {
 	}
 	if cfg.Metrics == nil {
 		cfg.Metrics = cfg.Pipeline.Metrics()
+	}
+	if cfg.Ready == nil {
+		cfg.Ready = cfg.Pipeline.Ready
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)

@@ -21,9 +21,9 @@ func (a *api) live(c *call) error {
 	return nil
 }
 
-// ready says whether events can be accepted and delivered here now.
+// ready says whether events can be accepted, delivered and relayed here now.
 func (a *api) ready(c *call) error {
-	if err := a.Pipeline.Ready(); err != nil {
+	if err := a.Ready(); err != nil {
 		return &posthaste.Error{
 			Code: posthaste.CodeUnavailable, Message: "not ready: " + explainReady(err), Hint: "ask again after Retry-After", Err: err,
 		}

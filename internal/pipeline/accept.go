@@ -231,7 +231,7 @@ func (p *Pipeline) targetsOf(ctx context.Context, s *submission) ([]*endpoint, e
 // reserve decides for each delivery whether it is born leased, which needs room
 // in its lane, or born due.
 func (p *Pipeline) reserve(s *submission) {
-	s.leased = make([]bool, len(s.targets))
+	s.leased, s.spilled = make([]bool, len(s.targets)), 0
 	if !p.cfg.Roles.Deliver || len(s.targets) > bigFanOut || p.load.overburdened() {
 		return
 	}
@@ -239,7 +239,9 @@ func (p *Pipeline) reserve(s *submission) {
 	for i, e := range s.targets {
 		if e.attemptable() && p.plain(e, now) {
 			room := kind{born: true, besideDue: p.agenda.isReady(e.row.No)}
-			s.leased[i] = p.lanes.reserve(e.row.No, p.slotsFor(e), 1, room) == 1
+			if s.leased[i] = p.lanes.reserve(e.row.No, p.slotsFor(e), 1, room) == 1; !s.leased[i] {
+				s.spilled++
+			}
 		}
 	}
 }
@@ -308,6 +310,7 @@ func (p *Pipeline) accepted(batch []*submission, params store.AcceptParams, got 
 func (p *Pipeline) answerFor(s *submission, a store.AcceptedEvent) Result {
 	r := Receipt{ID: a.ID, Type: s.event.Type, Deliveries: a.FanOut}
 	if a.Stored || a.ID == s.event.ID {
+		r.Spilled = s.spilled
 		return Result{Receipt: r}
 	}
 	if r.Differs = a.Sum != s.sum; r.Differs && !s.KeepFirst {

@@ -75,11 +75,12 @@ type Roles struct {
 	Accept  bool // takes events; without it [Pipeline.Accept] refuses
 	Inbound bool // takes what providers send to sources
 	Deliver bool // makes attempts; without it what is accepted is born due, for others
+	Relay   bool // relays outboxes, which is the engine's to do: [Pipeline.AcceptWith] is open to it
 }
 
 func (c Config) withDefaults() Config {
 	if c.Roles == (Roles{}) {
-		c.Roles = Roles{Accept: true, Inbound: true, Deliver: true}
+		c.Roles = Roles{Accept: true, Inbound: true, Deliver: true, Relay: true}
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

@@ -19,6 +19,10 @@ type Submission struct {
 	Namespace int16  // of the idempotency key. Default: the API's
 	KeyScope  string // keeps equal keys of one namespace apart, such as those of two sources
 	KeepFirst bool   // the same key with another type or bytes is a duplicate too, told apart in the receipt
+
+	// OutboxRow identifies an event that an outbox hands over where it has no idempotency
+	// key of its own, which does the same. Zero: it is of no outbox.
+	OutboxRow store.Hash
 }
 
 // Receipt is what an accepted event is answered with.
@@ -28,6 +32,7 @@ type Receipt struct {
 	Deliveries int
 	Duplicate  bool // an earlier event with the same key, type and bytes stands for it
 	Differs    bool // of a duplicate: that event has another type or other bytes
+	Spilled    int  // deliveries that found no room in their lane, and wait in the database
 }
 
 // submission is one Submission on its way through the committer.
@@ -39,6 +44,7 @@ type submission struct {
 	refusal  error           // why it cannot be stored as things are
 	event    posthaste.Event // with its id
 	targets  []*endpoint
+	spilled  int           // targets that could be attempted at once, but for the room
 	leased   []bool        // parallel to targets: born leased, room reserved
 	givenUp  time.Duration // uptime at which its sender has waited long enough
 	answer   chan Result
@@ -92,8 +98,11 @@ func (p *Pipeline) AcceptAll(ctx context.Context, in []Submission) []Result {
 func newSubmission(in Submission) *submission {
 	in.Namespace = cmp.Or(in.Namespace, store.NamespaceAPI)
 	s := &submission{Submission: in, answer: make(chan Result, 1), givenUp: uptime() + acceptPatience}
-	if in.Event.IdempotencyKey != "" { // else it can't be taken for another event
+	switch { // without a key it can't be taken for another event
+	case in.Event.IdempotencyKey != "":
 		s.sum, s.key = sumOf(in.Event), keyOf(in)
+	case in.OutboxRow != store.Hash{}:
+		s.Namespace, s.sum, s.key = store.NamespaceOutbox, sumOf(in.Event), in.OutboxRow
 	}
 	return s
 }

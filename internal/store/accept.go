@@ -47,7 +47,7 @@ type NewEvent struct {
 	posthaste.Event
 	Tenant     TenantNo
 	Namespace  int16 // of the idempotency key: the API's, a source's, an outbox's
-	Key        Hash  // hash of IdempotencyKey, meaningful where that is not empty
+	Key        Hash  // of an IdempotencyKey the hash, of an outbox's row its random id; zero: none
 	Sum        Hash  // hash of type and payload
 	Deliveries []NewDelivery
 }
@@ -77,6 +77,9 @@ type AcceptedEvent struct {
 	// epoch, filled only where a re-run finds the event stored under its own id.
 	Mine []Lease
 }
+
+// HasKey reports whether the event may be one that is stored already.
+func (e *NewEvent) HasKey() bool { return e.Key != Hash{} }
 
 // The namespaces of idempotency keys. Their numbers are stored; never renumber.
 const (

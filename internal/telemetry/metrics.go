@@ -131,6 +131,12 @@ func (f factory) gauge(name, help string) prometheus.Gauge {
 	return g
 }
 
+func (f factory) gauges(name, help string, labels ...string) *prometheus.GaugeVec {
+	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, labels)
+	f.r.MustRegister(g)
+	return g
+}
+
 func (f factory) histogram(name, help string, buckets []float64) prometheus.Histogram {
 	h := prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets})
 	f.r.MustRegister(h)

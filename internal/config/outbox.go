@@ -1,0 +1,39 @@
+package config
+
+import (
+	"path/filepath"
+	"strings"
+)
+
+// maxOutboxBatch bounds the events of one commit.
+const maxOutboxBatch = 2000
+
+// outboxes reads the databases whose outboxes are relayed, with commas between them.
+func (r *reader) outboxes(c Config) []string {
+	var out []string
+	for value := range strings.SplitSeq(r.text("outbox"), ",") {
+		value = strings.TrimSpace(value)
+		switch {
+		case value == "":
+			continue
+		case strings.Contains(value, "://") || strings.HasPrefix(value, "file:"):
+			r.postgresURL("outbox", value)
+		case !c.Database.IsPostgres() && samePath(value, c.Database.Name):
+			r.wrong("outbox", "names the file of --db, which belongs to the engine alone")
+		}
+		out = append(out, value)
+	}
+	if c.Roles == (Roles{Relay: true}) && len(out) == 0 && !r.isWrong("roles") {
+		r.wrong("roles", "names relay alone, and there is no --outbox")
+	}
+	if c.OutboxBatch > maxOutboxBatch && !r.isWrong("outbox-batch") {
+		r.wrong("outbox-batch", "is %d; want %d at most, since a batch is one commit", c.OutboxBatch, maxOutboxBatch)
+	}
+	return out
+}
+
+func samePath(a, b string) bool {
+	one, err := filepath.Abs(a)
+	other, otherErr := filepath.Abs(b)
+	return err == nil && otherErr == nil && one == other
+}
