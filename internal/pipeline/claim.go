@@ -39,11 +39,10 @@ func (p *Pipeline) want(ctx context.Context, ready []store.EndpointNo) ([]store.
 			p.releaseWants(out)
 			return nil, fmt.Errorf("load endpoint %d: %w", no, err)
 		case e == nil || e.deleted():
-			p.endDeleted(ctx, no)
+			p.endBeside(ctx, no, p.endDeleted)
 			continue
 		case !e.attemptable():
-			p.agenda.drop(no) // whoever opens it notes it again, and a handler is others' work
-			p.lookForExpired(ctx, no)
+			p.endBeside(ctx, no, p.endExpired) // whoever opens it notes it again, and a handler is others' work
 			continue
 		}
 		now := p.clock.Now()

@@ -152,9 +152,9 @@ type Pipeline struct {
 	graceEnds     atomic.Int64 // uptime at which Run has to return; 0 while nobody stops it
 	claimsLost    atomic.Int64 // claims whose answer did not come, since the last audit began
 	looking       sync.Mutex
-	hinted        map[store.EndpointNo]hint         // under looking: what was said to others who may attempt
-	nextExpiry    map[store.EndpointNo]time.Time    // under looking: when a closed endpoint is walked next
-	expiryAfter   map[store.EndpointNo]store.DueKey // under looking: where a walk that was too long goes on
+	hinted        map[store.EndpointNo]hint       // under looking: what was said to others who may attempt
+	nextExpiry    map[store.EndpointNo]time.Time  // under looking: when a closed endpoint is walked next
+	expiryWalks   map[store.EndpointNo]expiryWalk // under looking: walks that go on
 
 	starting     context.Context //nolint:containedctx // ends when no attempt may start any more
 	stopStarting context.CancelFunc
@@ -181,7 +181,7 @@ func New(cfg Config) (*Pipeline, error) {
 		waker: newWaker(), basket: newOutbasket(), life: newLife(), rest: newRest(), gates: newGatebook(), throughs: newThroughs(), recent: newRecent(), announcements: make(chan announcement, maxAnnouncements),
 		handlers: newHandlers(), hinted: map[store.EndpointNo]hint{},
 		submissions: make(chan []*submission, maxUncommitted), nameLost: make(chan error, 1), acceptClosed: make(chan struct{}), committerDone: make(chan struct{}),
-		reconcileSoon: make(chan struct{}, 1), auditSoon: make(chan struct{}, 1), lookSoon: make(chan struct{}, 1), nextExpiry: map[store.EndpointNo]time.Time{}, expiryAfter: map[store.EndpointNo]store.DueKey{},
+		reconcileSoon: make(chan struct{}, 1), auditSoon: make(chan struct{}, 1), lookSoon: make(chan struct{}, 1), nextExpiry: map[store.EndpointNo]time.Time{}, expiryWalks: map[store.EndpointNo]expiryWalk{},
 	}
 	p.agenda = newAgenda(p.clock.Now)
 	p.routing = newRouting(cfg.Store, p.prepareEndpoint)
@@ -278,7 +278,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	defer stopBeats()
 	beat.Go(func() { p.runBeat(beats) })
 	for _, loop := range []func(context.Context){
-		p.runSweep, p.runWaker, p.runListen, p.runUpkeep, p.runAudit, p.runGauges, p.runGates, p.runAnnounce,
+		p.runSweep, p.runLook, p.runWaker, p.runListen, p.runUpkeep, p.runAudit, p.runGauges, p.runGates, p.runAnnounce,
 	} {
 		loops.Go(func() { loop(work) })
 	}

@@ -2,12 +2,10 @@ package pipeline
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/posthaste-dev/posthaste"
 	"github.com/posthaste-dev/posthaste/internal/store"
 )
 
@@ -15,8 +13,6 @@ const (
 	// lookEvery is how often the leader looks through the due table for endpoints
 	// with work that nobody remembers, and for what has expired behind a closed endpoint.
 	lookEvery = 5 * time.Second
-	// endStep bounds one statement that ends deliveries.
-	endStep = 1000
 	// farAhead is how long the sweep sleeps when nothing is due.
 	farAhead = time.Minute
 )
@@ -26,9 +22,6 @@ const (
 func (p *Pipeline) runSweep(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	look := time.NewTicker(lookEvery)
-	defer look.Stop()
-	p.lookOrLog(ctx)
 	for {
 		wait := p.sweep(ctx)
 		timer.Reset(wait)
@@ -36,9 +29,23 @@ func (p *Pipeline) runSweep(ctx context.Context) {
 		case <-timer.C:
 		case <-p.agenda.changed:
 		case <-p.lanes.freed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// runLook looks now and then, beside the sweep: to end a million deliveries takes
+// a while, and claims must not wait for it.
+func (p *Pipeline) runLook(ctx context.Context) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	p.lookOrLog(ctx)
+	for {
+		select {
 		case <-p.lookSoon:
 			p.lookOrLog(ctx)
-		case <-look.C:
+		case <-tick.C:
 			if p.isLeader() && !p.rest.is(asleep) {
 				p.lookOrLog(ctx)
 			}
@@ -122,15 +129,15 @@ func (p *Pipeline) look(ctx context.Context) error {
 		case e.attemptable() && p.cfg.Roles.Deliver:
 			p.agenda.note(d.Endpoint, laterTime(d.NextAt, p.heldUntil(e, now)), now)
 			if !p.plain(e, now) { // what waits long may be past its deadline before its turn comes
-				p.endExpired(call, d.Endpoint, now)
+				p.endExpired(call, d.Endpoint)
 			}
 		case e.open():
 			p.hint(d, now)
 			if e.isHandler() { // perhaps nobody registers it any more
-				p.endExpired(call, d.Endpoint, now)
+				p.endExpired(call, d.Endpoint)
 			}
 		default:
-			p.endExpired(call, d.Endpoint, now)
+			p.endExpired(call, d.Endpoint)
 		}
 	}
 	return nil
@@ -154,71 +161,6 @@ func (p *Pipeline) hint(d store.EndpointDue, now time.Time) {
 	}
 	p.hinted[d.Endpoint] = hint{nextAt: d.NextAt, saidAt: uptime()}
 	p.waker.wake(d.Endpoint)
-}
-
-// endDeleted ends waiting deliveries of an endpoint that is gone, a step a look.
-// Whether it is gone the statement itself finds out: never judged from memory.
-func (p *Pipeline) endDeleted(ctx context.Context, no store.EndpointNo) {
-	n, err := p.store.EndDeleted(ctx, store.EndDeletedParams{Endpoints: []store.EndpointNo{no}, Now: p.clock.Now(), Limit: endStep})
-	if err != nil {
-		if !errors.Is(err, context.Canceled) {
-			p.log.WarnContext(ctx, "end the deliveries of a deleted endpoint", "err", err)
-		}
-		return
-	}
-	if n > 0 {
-		p.metrics.Finished.WithLabelValues(posthaste.StateDead.String(), posthaste.ReasonEndpointDeleted.String()).Add(float64(n))
-	}
-	if n < endStep {
-		p.agenda.drop(no)
-	}
-}
-
-// lookForExpired is endExpired from outside a look.
-func (p *Pipeline) lookForExpired(ctx context.Context, no store.EndpointNo) {
-	p.looking.Lock()
-	defer p.looking.Unlock()
-	p.endExpired(ctx, no, p.clock.Now())
-}
-
-// endExpired ends what has expired among the due rows of a closed endpoint; an
-// open endpoint's are found when they are claimed.
-func (p *Pipeline) endExpired(ctx context.Context, no store.EndpointNo, now time.Time) {
-	if until, ok := p.nextExpiry[no]; ok && now.Before(until) {
-		return
-	}
-	after := p.expiryAfter[no]
-	var earliest time.Time
-	for range 100 { // 100,000 rows a look at most; the next look goes on
-		got, err := p.store.EndExpired(ctx, store.EndExpiredParams{Endpoint: no, After: after, Now: now, Limit: endStep})
-		if err != nil {
-			if ctx.Err() == nil {
-				p.log.WarnContext(ctx, "end expired deliveries of a closed endpoint", "err", err)
-			}
-			return
-		}
-		p.metrics.Finished.WithLabelValues(posthaste.StateDead.String(), posthaste.ReasonExpired.String()).Add(float64(got.Ended))
-		if !got.NextExpiry.IsZero() && (earliest.IsZero() || got.NextExpiry.Before(earliest)) {
-			earliest = got.NextExpiry
-		}
-		if after = got.Next; after == (store.DueKey{}) {
-			// New rows have a later end than old ones, except after a change of the deadline.
-			delete(p.expiryAfter, no)
-			p.nextExpiry[no] = minTime(earliest, now.Add(time.Minute))
-			if !earliest.IsZero() {
-				p.agenda.note(no, earliest, now) // so that an engine with nothing else to do wakes for it
-			}
-			return
-		}
-		p.expiryAfter[no] = after
-	}
-}
-
-func minTime(a, b time.Time) time.Time {
-	if !a.IsZero() && a.Before(b) {
-		return a
-	}
-	return b
 }
 
 // waker tells other replicas of due work, at most every wakeEvery and never one
