@@ -29,6 +29,7 @@ var builtIn embed.FS
 //	master_key   32 random bytes in base64
 //	outbox       the PostgreSQL URL of the outbox, with Outbox only
 //	receiver     the URL that events must be delivered to
+//	type         the events' type, in Send only
 //	id, body     the event, in Send only
 //
 // and what Setup captured.

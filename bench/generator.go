@@ -15,9 +15,9 @@ import (
 
 // generator sends the events of one flow.
 type generator struct {
-	template template
-	rec      *recorder
-	deadline int64 // of the recorder's stopwatch: nothing is sent, or sent again, after it
+	templates []template // take turns, request by request; all hand over as many events
+	rec       *recorder
+	deadline  int64 // of the recorder's stopwatch: nothing is sent, or sent again, after it
 }
 
 // refusedPause is how long a sender waits after a 503. Much shorter than the
@@ -31,10 +31,10 @@ func (g generator) closedLoop(ctx context.Context, conns int) {
 	var next atomic.Int64
 	for range conns {
 		senders.Go(func() {
-			w := g.template.newSender()
+			w := g.templates[0].newSender()
 			defer w.close()
 			for ctx.Err() == nil {
-				n := g.template.events()
+				n := g.templates[0].events()
 				seq := int(next.Add(int64(n))) - n
 				if seq >= len(g.rec.intended) || g.rec.watch.now() > g.deadline {
 					return
@@ -94,9 +94,11 @@ func sleepUntil(watch stopwatch, at int64) {
 
 // deliver hands the events of one request over, again while the engine answers 503.
 func (g generator) deliver(ctx context.Context, w sender, seq int) {
-	n := min(g.template.events(), len(g.rec.intended)-seq)
+	whole := g.templates[0].events()
+	t := g.templates[seq/whole%len(g.templates)]
+	n := min(whole, len(g.rec.intended)-seq)
 	for {
-		err := w.send(g.template, g.rec, seq)
+		err := w.send(t, g.rec, seq)
 		if err == nil {
 			for i := seq; i < seq+n; i++ {
 				g.rec.acked[i].Store(g.rec.watch.now())

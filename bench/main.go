@@ -18,6 +18,8 @@
 //	go run ./bench
 //	go run ./bench -engines reference-sqlite,posthaste-sqlite -phases sat:20000:64 -rounds 5
 //	go run ./bench -engines posthaste-postgres -phases rate:500:10 -out ""
+//	go run ./bench -gates all
+//	go run ./bench -gates slow-neighbour,expiry -share 0.1 -rounds 1 -out ""
 //
 // It needs Linux (it reads /proc) and, for engines on PostgreSQL, the server's
 // binaries, which it starts a private server with, in the temporary folder. That
@@ -77,6 +79,9 @@ func parseFlags(args []string) (options, error) {
 	engines := flags.String("engines", "", "engines to measure, separated by commas: "+strings.Join(builtInNames(), ", ")+
 		", or .json files (default: the comparison)")
 	phases := flags.String("phases", "sat:50000:64", "with -engines: phases, separated by commas: sat:EVENTS:CONNECTIONS, rate:PER_SECOND:SECONDS")
+	gates := flags.String("gates", "", "in place of the comparison: scenarios of endpoints that are slow, dead, limited or paused, separated by commas, or all: "+
+		strings.Join(scenarioNames(), ", "))
+	flags.Float64Var(&o.share, "share", 1, "with -gates: share of their events, 0.01 to 1")
 	rounds := flags.Int("rounds", 3, "how often each phase runs")
 	flags.StringVar(&o.out, "out", "bench/RESULTS.md", `file that the results are appended to; "" for none`)
 	flags.IntVar(&o.warmup, "warmup", 500, "events before a phase that are not counted")
@@ -92,10 +97,18 @@ func parseFlags(args []string) (options, error) {
 		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	case *rounds < 1 || *rounds > maxRounds:
 		return o, fmt.Errorf("-rounds %d: want 1 to %d", *rounds, maxRounds)
+	case !(o.share >= 0.01 && o.share <= 1):
+		return o, fmt.Errorf("-share %g: want 0.01 to 1", o.share)
+	case *gates != "" && *engines != "":
+		return o, errors.New("-gates and -engines: want one of them")
 	case o.warmup < 1 || o.warmup > maxWarmup:
 		return o, fmt.Errorf("-warmup %d: want 1 to %d", o.warmup, maxWarmup)
 	}
+	o.rounds = *rounds
 	o.blocks = comparison(*rounds)
+	if *gates != "" {
+		o.gates = list(*gates)
+	}
 	if *engines != "" {
 		o.blocks = []block{{list(*engines), list(*phases), *rounds}}
 	}

@@ -14,11 +14,12 @@ import (
 	"time"
 )
 
-// step is one run to make.
+// step is one run to make: of a phase, or of a scenario if there is one.
 type step struct {
-	engine description
-	phase  phase
-	round  int
+	engine   description
+	phase    phase
+	scenario *scenario
+	round    int
 }
 
 // block is a part of a plan: every engine in every phase, over and over.
@@ -70,7 +71,7 @@ func steps(blocks []block) ([]step, error) {
 					if err != nil {
 						return nil, err
 					}
-					out = append(out, step{d, p, round + 1})
+					out = append(out, step{engine: d, phase: p, round: round + 1})
 				}
 			}
 		}
@@ -84,6 +85,9 @@ func steps(blocks []block) ([]step, error) {
 // options are what the command line says.
 type options struct {
 	blocks   []block
+	gates    []string // scenarios, in place of the blocks
+	rounds   int
+	share    float64
 	out      string
 	binaries map[string]string // Go package -> binary that is not to be built
 	warmup   int
@@ -91,10 +95,18 @@ type options struct {
 	idle     time.Duration
 }
 
+// plan returns the runs to make.
+func (o options) plan() ([]step, error) {
+	if o.gates != nil {
+		return gateSteps(o.gates, o.rounds)
+	}
+	return steps(o.blocks)
+}
+
 // execute makes all runs of the plan and reports them. The error says how many
 // failed and how many budgets were missed.
 func execute(ctx context.Context, o options, command []string) error {
-	plan, err := steps(o.blocks)
+	plan, err := o.plan()
 	if err != nil {
 		return err
 	}
@@ -102,7 +114,7 @@ func execute(ctx context.Context, o options, command []string) error {
 	if err != nil {
 		return fmt.Errorf("make a folder: %w", err)
 	}
-	b := &bench{folder: folder, binaries: o.binaries, warmup: o.warmup, limit: o.limit, idle: o.idle}
+	b := &bench{folder: folder, binaries: o.binaries, warmup: o.warmup, share: o.share, limit: o.limit, idle: o.idle}
 	err = b.prepare(ctx, plan)
 	if err == nil {
 		err = b.runAll(ctx, plan, o.out, command)
@@ -162,21 +174,33 @@ func (b *bench) report(ctx context.Context, r *report, plan []step, m machine, c
 		return err
 	}
 	var results []result
+	var measures []measure
 	baselines := map[string]string{}
-	withOutbox := false
+	withOutbox, made := false, 0
 	for _, s := range plan {
 		withOutbox = withOutbox || s.engine.Outbox > 0
 		if ctx.Err() != nil {
 			break // interrupted: what was measured is summed up all the same
 		}
-		baselines[s.engine.Name] = s.engine.Baseline
-		res := b.run(ctx, s.engine, s.phase, s.round)
-		results = append(results, res)
-		if err := r.run(res); err != nil {
-			return err
+		var rows []result
+		if s.scenario != nil {
+			var found []measure
+			rows, found = b.play(ctx, s)
+			measures = append(measures, found...)
+		} else {
+			baselines[s.engine.Name] = s.engine.Baseline
+			rows = []result{b.run(ctx, s.engine, s.phase, s.round)}
 		}
+		for _, res := range rows {
+			if err := r.run(res); err != nil {
+				return err
+			}
+		}
+		results = append(results, rows...)
+		made++
 	}
-	missed, err := r.end(summarize(results, baselines))
+	groups := summarize(results, baselines)
+	missed, err := r.end(groups, append(checkBudgets(groups), checkMeasures(measures)...))
 	if err != nil {
 		return err
 	}
@@ -193,8 +217,8 @@ func (b *bench) report(ctx context.Context, r *report, plan []step, m machine, c
 			failed++
 		}
 	}
-	if failed+missed > 0 || len(results) < len(plan) {
-		return fmt.Errorf("%d of %d runs made, %d of them failed; %d budgets missed", len(results), len(plan), failed, missed)
+	if failed+missed > 0 || made < len(plan) {
+		return fmt.Errorf("%d of %d runs made, %d of them failed; %d budgets missed", made, len(plan), failed, missed)
 	}
 	return nil
 }

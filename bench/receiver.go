@@ -18,13 +18,21 @@ import (
 // when each event arrived. It is net/http's server, so that it takes whatever
 // HTTP an engine's client speaks.
 type receiver struct {
-	url     string
+	url     string       // of an endpoint that is well
+	hangURL string       // of one that never answers
+	downURL string       // of one that answers 503
 	foreign atomic.Int64 // arrivals of no open flow, such as late ones of the warm-up
 	flows   sync.Map     // tag -> *recorder
 	buffers sync.Pool    // *[]byte of receivedBytes
 	server  *http.Server
 	stopped chan struct{}
 }
+
+// The paths of endpoints that are not well.
+const (
+	hangPath = "/hang"
+	downPath = "/down"
+)
 
 // receivedBytes is the longest delivery that it takes.
 const receivedBytes = 64 << 10
@@ -35,7 +43,8 @@ func startReceiver() (*receiver, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start the receiver: %w", err)
 	}
-	rc := &receiver{url: "http://" + ln.Addr().String() + "/hook", stopped: make(chan struct{})}
+	base := "http://" + ln.Addr().String()
+	rc := &receiver{url: base + "/hook", hangURL: base + hangPath, downURL: base + downPath, stopped: make(chan struct{})}
 	rc.buffers.New = func() any { b := make([]byte, receivedBytes); return &b }
 	rc.server = &http.Server{Handler: http.HandlerFunc(rc.handle), ReadHeaderTimeout: 30 * time.Second}
 	go func() {
@@ -67,6 +76,14 @@ func (rc *receiver) handle(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		// Half a delivery, whose sender went away, is none.
 		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	switch r.URL.Path {
+	case hangPath:
+		<-r.Context().Done() // the sender has gone away
+		return
+	case downPath:
+		w.WriteHeader(http.StatusServiceUnavailable)
 		return
 	}
 	if !rc.note(body) {

@@ -104,9 +104,9 @@ func (r *report) run(res result) error {
 }
 
 // end writes the medians and the budgets, and returns how many were missed.
-func (r *report) end(groups []*group) (missed int, err error) {
+func (r *report) end(groups []*group, findings []finding) (missed int, err error) {
 	text := "\nMedians of the clean runs; ratios are medians of the ratios within a round.\n\n" + summaryTable(groups)
-	budgets, missed := budgetTable(checkBudgets(groups))
+	budgets, missed := budgetTable(findings)
 	if budgets != "" {
 		text += "\n" + budgets
 	}

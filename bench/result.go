@@ -31,6 +31,7 @@ type result struct {
 	engineBytes, dbBytes int64 // peak resident
 	hotShare             float64
 	firstError           string
+	remark               string // what no column says
 }
 
 // costs are what one delivered event took.
@@ -38,6 +39,9 @@ type costs struct {
 	engine, database, load time.Duration // CPU time; load: generator and receiver
 	walBytes               float64
 }
+
+// both is the CPU time of what is measured.
+func (c costs) both() time.Duration { return c.engine + c.database }
 
 // latency holds percentiles.
 type latency struct {
@@ -101,10 +105,10 @@ func perSecond(n int, nanoseconds int64) float64 {
 	return float64(n) / (float64(max(1, nanoseconds)) / float64(time.Second))
 }
 
-// spend divides what a phase used by what it delivered.
-func (r *result) spend(u usage, walBytes int64) {
+// spend divides what a phase used by the number of its events.
+func (r *result) spend(u usage, walBytes int64, events int) {
 	r.others, r.engineBytes, r.dbBytes = u.others, u.engineBytes, u.dbBytes
-	if n := time.Duration(r.delivered); n > 0 {
+	if n := time.Duration(events); n > 0 {
 		r.perEvent = costs{
 			engine:   u.cpu.engine / n,
 			database: u.cpu.database / n,

@@ -20,6 +20,7 @@ type bench struct {
 	binaries map[string]string // Go package -> binary
 	folder   string            // of all runs' files
 	warmup   int               // events before a phase that are not counted
+	share    float64           // of a scenario's events
 	limit    time.Duration     // longest that a phase may take
 	idle     time.Duration     // longest wait for one more arrival
 }
@@ -27,15 +28,15 @@ type bench struct {
 // session is one run: an engine that was started for it, on an empty database,
 // and stopped after it.
 type session struct {
-	bench    *bench
-	d        description
-	phase    phase
-	vars     variables
-	db       database
-	receiver *receiver
-	engine   children
-	template template
-	watch    stopwatch
+	bench     *bench
+	d         description
+	phase     phase
+	vars      variables
+	db        database
+	receiver  *receiver
+	engine    children
+	templates []template // of the load's events
+	watch     stopwatch
 }
 
 // run measures one phase of one engine. A failure is in the result's err, with
@@ -107,7 +108,8 @@ func (s *session) open(ctx context.Context, res *result) error {
 	}
 	res.ready = time.Since(began)
 	res.idleBytes = residentBytes(processes(), s.engine.pids())
-	s.template, err = registerReceiver(ctx, s.d, s.vars)
+	t, err := registerReceiver(ctx, s.d, s.vars)
+	s.templates = []template{t}
 	return err
 }
 
@@ -120,10 +122,15 @@ func (s *session) close() error {
 	return errors.Join(err, os.RemoveAll(s.vars["dir"]))
 }
 
+// recorder makes one for n events, whose arrivals nobody counts.
+func (s *session) recorder(name string, n int) *recorder {
+	return newRecorder(name+strings.ToLower(rand.Text()[:10]), n, s.watch)
+}
+
 // flow makes a recorder for n events and lets their arrivals count. The caller
 // closes the flow at the receiver.
 func (s *session) flow(name string, n int) *recorder {
-	rec := newRecorder(name+strings.ToLower(rand.Text()[:10]), n, s.watch)
+	rec := s.recorder(name, n)
 	s.receiver.open(rec)
 	return rec
 }
@@ -133,7 +140,7 @@ func (s *session) warm(ctx context.Context) error {
 	rec := s.flow("warm", s.bench.warmup)
 	defer s.receiver.closeFlow(rec)
 	deadline := s.watch.now() + int64(time.Minute)
-	generator{s.template, rec, deadline}.closedLoop(ctx, 8)
+	generator{s.templates, rec, deadline}.closedLoop(ctx, 8)
 	arrived := awaitArrivals(ctx, rec, deadline, 20*time.Second)
 	if failed := rec.failed.Load(); !arrived || failed > 0 {
 		text := "none"
@@ -158,7 +165,7 @@ func (s *session) load(ctx context.Context, res *result) error {
 	}
 	rec := s.flow(string(s.phase.kind), s.phase.events)
 	defer s.receiver.closeFlow(rec)
-	g := generator{s.template, rec, s.watch.now() + int64(s.bench.limit)}
+	g := generator{s.templates, rec, s.watch.now() + int64(s.bench.limit)}
 	m := startMeter(s.engine.pids(), s.db.pids())
 	switch s.phase.kind {
 	case phaseSat:
@@ -174,7 +181,7 @@ func (s *session) load(ctx context.Context, res *result) error {
 		return err
 	}
 	res.tally(rec)
-	res.spend(used, walAfter-wal)
+	res.spend(used, walAfter-wal, res.delivered)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -35,6 +36,16 @@ func registerReceiver(ctx context.Context, d description, vars variables) (templ
 	if d.Outbox > 0 {
 		return template{lines: d.Outbox, outbox: vars["outbox"]}, nil
 	}
+	return compileSend(d, vars, mainType)
+}
+
+// mainType is the type of the events that the receiver is registered for.
+const mainType = "bench.event"
+
+// compileSend returns the template of the description's events, of that type.
+func compileSend(d description, vars variables, eventType string) (template, error) {
+	vars = maps.Clone(vars)
+	vars["type"] = eventType
 	vars["id"], vars["body"] = "${id}", "${body}" // stay, for each event to fill
 	send, err := vars.expandRequest(d.Send)
 	if err != nil {

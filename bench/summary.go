@@ -70,7 +70,7 @@ func compare(g *group, groups []*group) ratios {
 		p50:  over(func(r result) float64 { return float64(r.arriveIn.p50) }),
 		p95:  over(func(r result) float64 { return float64(r.arriveIn.p95) }),
 		p99:  over(func(r result) float64 { return float64(r.arriveIn.p99) }),
-		cpu:  over(func(r result) float64 { return float64(r.perEvent.engine + r.perEvent.database) }),
+		cpu:  over(func(r result) float64 { return float64(r.perEvent.both()) }),
 	}
 }
 

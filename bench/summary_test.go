@@ -191,7 +191,7 @@ func TestEveryRunIsKept(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := r.end(summarize([]result{bad}, nil)); err != nil {
+		if _, err := r.end(summarize([]result{bad}, nil), nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := r.close(); err != nil {

@@ -55,6 +55,9 @@ func note(r result) string {
 	} else if r.firstError != "" {
 		notes = append(notes, "first error: "+oneLine(r.firstError))
 	}
+	if r.remark != "" {
+		notes = append(notes, r.remark)
+	}
 	if r.unacknowledged > 0 {
 		notes = append(notes, fmt.Sprintf("%d delivered without a 2xx", r.unacknowledged))
 	}

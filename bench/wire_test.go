@@ -158,7 +158,7 @@ func TestClosedLoopSendsAgainWhatWasRefused(t *testing.T) {
 		taken.Add(1)
 		w.WriteHeader(http.StatusAccepted)
 	}, n)
-	generator{tmpl, rec, rec.watch.now() + 1e11}.closedLoop(context.Background(), 8)
+	generator{[]template{tmpl}, rec, rec.watch.now() + 1e11}.closedLoop(context.Background(), 8)
 	if taken.Load() != n || rec.failed.Load() != 0 {
 		t.Errorf("%d of %d taken, %d failed", taken.Load(), n, rec.failed.Load())
 	}
@@ -189,7 +189,7 @@ func TestOpenLoopCountsFromTheIntendedTime(t *testing.T) {
 		}
 		<-release
 	}, n)
-	generator{tmpl, rec, rec.watch.now() + 1e11}.openLoop(context.Background(), perSecond, n)
+	generator{[]template{tmpl}, rec, rec.watch.now() + 1e11}.openLoop(context.Background(), perSecond, n)
 	for seq := range n {
 		if gap := rec.intended[seq] - rec.intended[0]; gap != int64(seq)*1e9/perSecond {
 			t.Fatalf("event %d was due %d ns after the first", seq, gap)
