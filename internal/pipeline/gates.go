@@ -3,7 +3,6 @@ package pipeline
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -39,6 +38,7 @@ type gatebook struct {
 	news    map[store.EndpointNo]*gateNews
 	failing map[store.EndpointNo]time.Duration // uptime of the first failure here since the last success here
 	locked  map[store.EndpointNo]time.Duration // uptime until which the row is left alone
+	missed  map[store.EndpointNo]store.Gate    // how gates stood whose lock did not come
 	since   time.Time                          // changes up to here are known
 	size    atomic.Int64                       // of shut, news and failing: 0 is the usual case, and cheap to see
 	arrived chan struct{}
@@ -54,6 +54,7 @@ func newGatebook() *gatebook {
 	return &gatebook{
 		shut: map[store.EndpointNo]gate.State{}, news: map[store.EndpointNo]*gateNews{},
 		failing: map[store.EndpointNo]time.Duration{}, locked: map[store.EndpointNo]time.Duration{},
+		missed:  map[store.EndpointNo]store.Gate{},
 		arrived: make(chan struct{}, 1),
 	}
 }
@@ -142,6 +143,23 @@ func (g *gatebook) lock(no store.EndpointNo) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.locked[no] = uptime() + lockedFor
+}
+
+// unchanged notes how a gate stands whose lock did not come, and reports whether it
+// stood so when it did not come before.
+func (g *gatebook) unchanged(row store.Gate) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	before, again := g.missed[row.Endpoint]
+	g.missed[row.Endpoint] = row
+	return again && before == row
+}
+
+// came notes that the lock of a gate came.
+func (g *gatebook) came(no store.EndpointNo) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.missed, no)
 }
 
 // isLocked reports whether a gate's row is left alone for now.
@@ -299,9 +317,6 @@ func (p *Pipeline) changeGate(ctx context.Context, e *endpoint, change func(gate
 	defer cancel()
 	row, err := p.store.ChangeGate(ctx, e.row.No, change)
 	if err != nil {
-		if errors.Is(err, store.ErrLocked) {
-			p.gates.lock(e.row.No)
-		}
 		p.metrics.GateChangesLost.Inc()
 		p.log.WarnContext(ctx, "a change of a gate was lost", "endpoint_id", e.row.ID.Print(posthaste.KindEndpoint), "err", err)
 		return row, err

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -401,5 +403,53 @@ func TestGatesAreKeptOverARestartAndTheirLossOpensThem(t *testing.T) {
 	if d, _ := e.ended(got.ID, 1); d.State != posthaste.StateDelivered {
 		t.Errorf("%+v", d)
 	}
+	e.verified()
+}
+
+// locked makes claims through gates fail as if the rows were locked, and counts them.
+type locked struct {
+	store.Store
+	held   atomic.Bool // nobody's claim gets through
+	moving atomic.Bool // whoever holds the row takes slots meanwhile
+	tries  atomic.Int64
+}
+
+func (l *locked) ClaimThrough(ctx context.Context, p store.ClaimThroughParams) (store.ClaimedThrough, error) {
+	if l.held.Load() {
+		l.tries.Add(1)
+		return store.ClaimedThrough{}, store.ErrLocked
+	}
+	return l.Store.ClaimThrough(ctx, p)
+}
+
+func (l *locked) Gates(ctx context.Context, endpoints []store.EndpointNo) ([]store.Gate, error) {
+	if l.held.Load() {
+		row := store.Gate{Endpoint: endpoints[0]}
+		if l.moving.Load() {
+			row.Slot = time.UnixMicro(l.tries.Load()).UTC()
+		}
+		return []store.Gate{row}, nil
+	}
+	return l.Store.Gates(ctx, endpoints)
+}
+
+func TestAGateThatReplicasQueueForIsNotGoneRound(t *testing.T) {
+	var gates *locked
+	e, r := startEngine(t, func(c *Config) { gates = &locked{Store: c.Store}; c.Store = gates }), newReceiver(t)
+	burst := 10
+	e.endpoint(r.URL, func(d *posthaste.Definition) { d.RateLimit = &posthaste.RateLimit{RPS: 100, Burst: &burst} })
+	gates.held.Store(true)
+	gates.moving.Store(true)
+	e.send("a", "x")
+	e.eventually(5*time.Second, "it was tried again and again", func() bool { return gates.tries.Load() > 20 })
+	if n := len(r.seen()); n != 0 {
+		t.Errorf("%d went round a gate that others go through", n)
+	}
+	gates.moving.Store(false)
+	e.eventually(10*time.Second, "a gate that stands still is gone round", func() bool { return len(r.seen()) == 1 })
+	if n := testutil.ToFloat64(e.metrics.GatesPassedBy); n < 1 {
+		t.Errorf("%v were counted", n)
+	}
+	gates.held.Store(false)
 	e.verified()
 }

@@ -97,6 +97,7 @@ func (p *Pipeline) claimThrough(ctx context.Context, e *endpoint) error {
 	if err := p.routing.refresh(ctx, got.Newer); err != nil {
 		p.log.WarnContext(ctx, "claim: newer endpoints not loaded; the heartbeat will", "err", err)
 	}
+	p.gates.came(no)
 	p.learnGates([]store.Gate{got.Gate})
 	p.moved(ctx, e, got.Gate, moves)
 	p.lanes.release(no, n-len(got.Leases), room)
@@ -125,6 +126,23 @@ func takenOf(leases []store.Lease) []gate.Taken {
 	return out
 }
 
+// stuck reports whether the gate of an endpoint, whose lock did not come, is held by
+// somebody who does nothing with it. Where replicas of ours queue for it its row
+// changes, and to go round it would break the limit that they keep.
+func (p *Pipeline) stuck(ctx context.Context, no store.EndpointNo) bool {
+	ctx, cancel := context.WithTimeout(ctx, gateTimeout)
+	defer cancel()
+	rows, err := p.store.Gates(ctx, []store.EndpointNo{no}) // waits for no lock
+	if err != nil {
+		return false
+	}
+	row := store.Gate{Endpoint: no}
+	if len(rows) > 0 {
+		row = rows[0]
+	}
+	return p.gates.unchanged(row)
+}
+
 // throughFailed gives the room back of a claim that failed, and goes round a gate
 // that is locked.
 func (p *Pipeline) throughFailed(ctx context.Context, e *endpoint, wants []store.ClaimWant, err error) error {
@@ -136,6 +154,9 @@ func (p *Pipeline) throughFailed(ctx context.Context, e *endpoint, wants []store
 		p.agenda.drop(no)
 		p.agenda.note(no, now.Add(time.Second), now)
 		return nil
+	case errors.Is(err, store.ErrLocked) && !p.stuck(ctx, no):
+		p.releaseWants(wants)
+		return nil // other replicas come and go through it: again
 	case errors.Is(err, store.ErrLocked):
 		p.gates.lock(no)
 		p.metrics.GatesPassedBy.Inc()
