@@ -16,7 +16,7 @@ const claimScan = 2000
 // Claims of one endpoint $2, whose gate is locked: due rows from $3 to $4, $5 at
 // most. What the caller is told beside the leases is how many hints were dropped, how
 // far the look went, whether there is more, and when the head of an ordered endpoint
-// may be tried. Fencing is a statement of its own here, before the gate's lock.
+// may be tried. Fencing is a statement of its own here, after the gate's lock.
 const (
 	claimFenceSQL = `with ` + fenceSQL + ` select count(*) from fence`
 
@@ -98,11 +98,11 @@ func (db *DB) claimThrough(ctx context.Context, p store.ClaimThroughParams) (sto
 	var was gateRow
 	var fresh int
 	batch := &pgx.Batch{}
+	queueGate(batch, p.Endpoint, &was) // first: whoever waits for it holds nothing that an accept needs
 	if p.Ordered {
 		queueOrderLock(batch, p.Endpoint)
 	}
 	batch.Queue(claimFenceSQL, int32(p.Epoch), freshMicros).QueryRow(func(row pgx.Row) error { return row.Scan(&fresh) })
-	queueGate(batch, p.Endpoint, &was)
 	s, err := db.hot.begin(ctx, claimLockWait, batch)
 	if err != nil {
 		return claimed, err

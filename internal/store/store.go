@@ -34,7 +34,7 @@
 //
 // # Lock order
 //
-// the lock of an ordered endpoint, replicas, gates, due, deliveries, each by key.
+// gates, the lock of an ordered endpoint, replicas, due, deliveries, each by key.
 //
 // # Errors
 //
