@@ -27,7 +27,7 @@ type recent struct {
 func newRecent() *recent { return &recent{byID: map[posthaste.ID]*posthaste.Event{}} }
 
 func (r *recent) add(e *posthaste.Event) {
-	size := len(e.Payload)
+	size := sizeOf(e)
 	if size > maxRecentBytes/16 {
 		return
 	}
@@ -39,9 +39,21 @@ func (r *recent) add(e *posthaste.Event) {
 	for len(r.order)-r.first >= maxRecent || r.bytes+size > maxRecentBytes {
 		r.drop()
 	}
-	r.byID[e.ID] = e
-	r.order = append(r.order, e)
+	kept := *e // e may be a part of something larger
+	r.byID[e.ID] = &kept
+	r.order = append(r.order, &kept)
 	r.bytes += size
+}
+
+// sizeOf is what an event holds that others decide the size of.
+func sizeOf(e *posthaste.Event) int {
+	size := len(e.Payload)
+	for _, headers := range [][]posthaste.Header{e.Headers, e.SourceHeaders} {
+		for _, h := range headers {
+			size += len(h.Name) + len(h.Value)
+		}
+	}
+	return size
 }
 
 // drop forgets the oldest event.
@@ -49,7 +61,7 @@ func (r *recent) drop() {
 	e := r.order[r.first]
 	r.order[r.first] = nil
 	r.first++
-	r.bytes -= len(e.Payload)
+	r.bytes -= sizeOf(e)
 	delete(r.byID, e.ID)
 	if r.first > maxRecent {
 		r.order = append(r.order[:0], r.order[r.first:]...)

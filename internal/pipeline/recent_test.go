@@ -33,3 +33,17 @@ func TestRecentIsBounded(t *testing.T) {
 		t.Error("a large event took the place of many")
 	}
 }
+
+// An event is part of what was submitted, with all the endpoints that it matched: that is not to
+// be kept for its sake.
+func TestRecentKeepsTheEventAlone(t *testing.T) {
+	r := newRecent()
+	s := &submission{event: posthaste.Event{ID: posthaste.ID{1}, SourceHeaders: []posthaste.Header{{Name: "a", Value: "12345"}}}}
+	r.add(&s.event)
+	if r.find(s.event.ID) == &s.event {
+		t.Error("the whole submission is kept")
+	}
+	if r.bytes < 6 {
+		t.Errorf("%d bytes are counted", r.bytes)
+	}
+}
