@@ -151,7 +151,7 @@ from unnest($1::int4[]) x (endpoint) cross join lateral (select * from gates g w
 
 	shutGatesSQL = `
 select ` + gateColumns + ` from gates g
-where g.breaker <> 0 or g.retry_after_until > $1 or g.closed_at > $2`
+where g.breaker <> 0 or g.retry_after_until > $1 or g.closed_at > $2 or g.failing_since <> 0 or g.failures <> 0`
 
 	// Times are given before the commit: what another transaction was about to commit when
 	// the caller looked last is found in the seconds before.

@@ -12,7 +12,7 @@ const (
 	gateColumns = `SELECT endpoint, breaker, failures, openings, probe, probe_number, open_until, closed_at, retry_after_until,
   failing_since, slot, retry_slot, changed_at FROM gates `
 	sqlGate         = gateColumns + `WHERE endpoint = ?1`
-	sqlShutGates    = gateColumns + `WHERE breaker <> 0 OR retry_after_until > ?1 OR closed_at > ?2`
+	sqlShutGates    = gateColumns + `WHERE breaker <> 0 OR retry_after_until > ?1 OR closed_at > ?2 OR failing_since <> 0 OR failures <> 0`
 	sqlChangedGates = gateColumns + `WHERE changed_at > ?1 ORDER BY changed_at`
 	sqlKeepGate     = `INSERT INTO gates (endpoint, breaker, failures, openings, probe, probe_number, open_until, closed_at, retry_after_until,
   failing_since, slot, retry_slot, changed_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)

@@ -24,7 +24,8 @@ type Gates interface {
 	Gates(ctx context.Context, endpoints []EndpointNo) ([]Gate, error)
 
 	// ShutGates returns the gates that are not closed, hold for a Retry-After after
-	// now, or closed less than a minute before it: what an engine that starts must know.
+	// now, closed less than a minute before it, or remember a failure: what an engine
+	// that starts must know, and what a success there has to end.
 	ShutGates(ctx context.Context, now time.Time) ([]Gate, error)
 
 	// ChangeGate locks the gate of an endpoint, lets change make another of it and

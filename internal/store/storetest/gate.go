@@ -16,7 +16,7 @@ var gateCases = []testCase{
 	{name: "a gate's time of change moves unless only its slots changed", run: testGateChangedAt},
 	{name: "an emptied table leaves every gate open", run: testGateWiped},
 	{name: "no concurrent change of a gate is lost", run: testGateConcurrent},
-	{name: "gates that are shut, or closed a moment ago, are listed", run: testShutGates},
+	{name: "gates that are shut, closed a moment ago or failing are listed", run: testShutGates},
 	{name: "a beat brings the gates that changed", run: testBeatGates},
 	{name: "a beat brings gates that were changed by another handle, late commits too", run: testBeatGatesConcurrent},
 	{name: "replicas say whether they deliver", run: testDelivers},
@@ -139,7 +139,9 @@ func testShutGates(t *testing.T, f *fixture) {
 		state gate.State
 		want  bool
 	}{
-		{gate.State{Failures: 3}, false},
+		{gate.State{Failures: 3}, true},
+		{gate.State{FailingSince: f.at(-time.Hour)}, true},
+		{gate.State{Slot: f.at(time.Hour)}, false},
 		{gate.State{Breaker: gate.Open, OpenUntil: f.at(-time.Hour)}, true},
 		{gate.State{Breaker: gate.HalfOpen}, true},
 		{gate.State{RetryAfterUntil: f.at(time.Microsecond)}, true},
