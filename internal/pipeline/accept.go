@@ -221,9 +221,11 @@ func (p *Pipeline) targetsOf(ctx context.Context, s *submission) ([]*endpoint, e
 	if err != nil {
 		return nil, unavailable(err)
 	}
+	everyVersion := every.version
 	if s.Tenant.Name == OperatorTenant { // a handler that fails must not be told of itself
 		every = noRoutes
 	}
+	s.matched = [2]store.TenantVersion{{Tenant: store.EveryTenant, Version: everyVersion}, {Tenant: s.Tenant.No, Version: routes.version}}
 	targets, problems := routes.match(every, s.Event, s.Endpoints)
 	return targets, posthaste.Invalid(problems)
 }
@@ -258,11 +260,8 @@ func (p *Pipeline) unreserve(s *submission) {
 func (p *Pipeline) acceptParams(batch []*submission) store.AcceptParams {
 	now := p.clock.Now()
 	out := store.AcceptParams{Epoch: p.epoch(), Now: now, Events: make([]store.NewEvent, len(batch))}
-	out.Routing = append(out.Routing, store.TenantVersion{Tenant: store.EveryTenant, Version: p.routing.of(store.EveryTenant).version})
+	out.Routing = matchedBy(batch)
 	for i, s := range batch {
-		if i == 0 || batch[i-1].Tenant.No != s.Tenant.No {
-			out.Routing = append(out.Routing, store.TenantVersion{Tenant: s.Tenant.No, Version: p.routing.of(s.Tenant.No).version})
-		}
 		ev := store.NewEvent{
 			Event: s.event, Tenant: s.Tenant.No, Namespace: s.Namespace, Key: s.key, Sum: s.sum,
 			Deliveries: make([]store.NewDelivery, len(s.targets)),
@@ -275,6 +274,21 @@ func (p *Pipeline) acceptParams(batch []*submission) store.AcceptParams {
 			ev.Deliveries[j] = d
 		}
 		out.Events[i] = ev
+	}
+	return out
+}
+
+// matchedBy returns the versions of the routing that a batch, sorted by tenant, was
+// matched by. Where one moved on between two matches the earlier version counts.
+func matchedBy(batch []*submission) []store.TenantVersion {
+	out := []store.TenantVersion{batch[0].matched[0]}
+	for i, s := range batch {
+		if i == 0 || batch[i-1].Tenant.No != s.Tenant.No {
+			out = append(out, s.matched[1])
+		}
+		out[0].Version = min(out[0].Version, s.matched[0].Version)
+		last := &out[len(out)-1]
+		last.Version = min(last.Version, s.matched[1].Version)
 	}
 	return out
 }

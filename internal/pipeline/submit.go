@@ -44,9 +44,10 @@ type submission struct {
 	refusal  error           // why it cannot be stored as things are
 	event    posthaste.Event // with its id
 	targets  []*endpoint
-	spilled  int           // targets that could be attempted at once, but for the room
-	leased   []bool        // parallel to targets: born leased, room reserved
-	givenUp  time.Duration // uptime at which its sender has waited long enough
+	spilled  int                    // targets that could be attempted at once, but for the room
+	matched  [2]store.TenantVersion // the routing that targets are of: every tenant's, and the submission's
+	leased   []bool                 // parallel to targets: born leased, room reserved
+	givenUp  time.Duration          // uptime at which its sender has waited long enough
 	answer   chan Result
 	result   Result // the answer, for the sender
 }
