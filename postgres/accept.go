@@ -94,7 +94,15 @@ waiting as (
 	select endpoint, due_at, id from made where due_at <> 0
 	on conflict (endpoint, due_at, delivery) do update set owner = 0)
 select (select count(*) from fence), (select array_agg(no) from moved), (select array_agg(routing_version) from moved),
-	(select ids from fresh)`
+	(select ids from fresh), ` + orphansFail
+
+// orphansFail undoes the statement, by the only error that an expression can make of
+// its own accord, where an event is stored and its parent, of the same batch, is not.
+const orphansFail = `1 / (case when exists (
+		select from batch b
+		where b.parent is not null and coalesce(b.id in (select id from stored), false)
+			and coalesce(b.parent in (select id from batch), false) and not coalesce(b.parent in (select id from stored), false))
+	then 0 else 1 end)`
 
 // Accept implements store.Acceptance.
 func (db *DB) Accept(ctx context.Context, p store.AcceptParams) (store.Accepted, error) {
@@ -110,6 +118,9 @@ func (db *DB) Accept(ctx context.Context, p store.AcceptParams) (store.Accepted,
 			return store.Accepted{}, err
 		}
 		accepted, err = db.accept(ctx, p)
+	}
+	if hasState(err, stateDivisionByZero) {
+		err = store.ErrParentKept
 	}
 	if err != nil {
 		return store.Accepted{}, fail(fmt.Sprintf("accept %d events", len(p.Events)), err)

@@ -20,6 +20,7 @@ const (
 	stateUniqueViolation = "23505"
 	stateDuplicateTable  = "42P07"
 	stateLockTimeout     = "55P03"
+	stateDivisionByZero  = "22012"
 	stateProtocol        = "08P01" // of PgBouncer: whatever it does not like
 )
 
@@ -37,7 +38,7 @@ func fail(what string, err error) error {
 // refused connection, a deadline) leaves open whether the statement was
 // committed, so everything counts that isn't known to be an answer.
 func isUnavailable(err error) bool {
-	for _, verdict := range []error{pgx.ErrNoRows, store.ErrFenced, store.ErrNotFound, store.ErrConflict, store.ErrTaken, store.ErrForeignSchema, store.ErrLocked} {
+	for _, verdict := range []error{pgx.ErrNoRows, store.ErrFenced, store.ErrNotFound, store.ErrConflict, store.ErrTaken, store.ErrForeignSchema, store.ErrLocked, store.ErrParentKept} {
 		if errors.Is(err, verdict) {
 			return false
 		}

@@ -37,6 +37,25 @@ func (b *batch) store(order []int) error {
 			return err
 		}
 	}
+	return b.refuseOrphans()
+}
+
+// refuseOrphans fails where an event is stored and its parent, of the same batch, is not.
+func (b *batch) refuseOrphans() error {
+	var kept map[posthaste.ID]bool // events of the batch that others stand for
+	for i := range b.answers {
+		if id := b.params.Events[i].ID; !b.answers[i].Stored && b.answers[i].ID != id {
+			if kept == nil {
+				kept = map[posthaste.ID]bool{}
+			}
+			kept[id] = true
+		}
+	}
+	for i := range b.answers {
+		if b.answers[i].Stored && kept[b.params.Events[i].Parent] {
+			return store.ErrParentKept
+		}
+	}
 	return nil
 }
 

@@ -34,7 +34,7 @@ func (p *Pipeline) runAccept(ctx context.Context) {
 		select {
 		case first := <-p.submissions:
 			batch = p.collect(append(batch[:0], first...))
-			p.commit(ctx, batch)
+			p.commit(ctx, batch, unstored)
 		case <-ctx.Done():
 			return
 		}
@@ -75,9 +75,8 @@ const (
 // commit answers every submission of a batch. It runs the batch again while the
 // outcome is unknown, matches it anew when routing has moved on, and splits it
 // when the database refuses it, until the event that it refuses stands alone, or
-// with those that it is stored together with.
-func (p *Pipeline) commit(ctx context.Context, batch []*submission) {
-	fate := unstored
+// with those that it is stored together with. fate says what earlier runs left open.
+func (p *Pipeline) commit(ctx context.Context, batch []*submission, fate fate) {
 	var err error
 	for {
 		if batch = p.outOfPatience(ctx, batch, fate, err); len(batch) == 0 {
@@ -88,8 +87,8 @@ func (p *Pipeline) commit(ctx context.Context, batch []*submission) {
 			return
 		}
 		if big, rest := cutBig(batch); len(big) > 0 && len(rest) > 0 {
-			p.commit(ctx, big)
-			p.commit(ctx, rest)
+			p.commit(ctx, big, fate)
+			p.commit(ctx, rest, fate)
 			return
 		}
 		began := time.Now()
@@ -110,10 +109,10 @@ func (p *Pipeline) commit(ctx context.Context, batch []*submission) {
 			err = p.renew(ctx)
 		case errors.Is(err, store.ErrUnavailable):
 			fate = unknown
-		case fate == unstored:
+		case fate == unstored, errors.Is(err, store.ErrParentKept):
 			if first, rest := halve(batch); len(first) > 0 {
-				p.commit(ctx, first)
-				p.commit(ctx, rest)
+				p.commit(ctx, first, fate)
+				p.commit(ctx, rest, fate)
 				return
 			}
 		}

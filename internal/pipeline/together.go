@@ -33,6 +33,19 @@ func (p *Pipeline) AcceptTogether(ctx context.Context, parent Submission, childr
 		r, err := p.Accept(ctx, parent)
 		return []Receipt{r}, err
 	}
+	for try := 1; ; try++ {
+		receipts, err := p.acceptTogether(ctx, parent, children)
+		if try == togetherTries || !errors.Is(err, store.ErrParentKept) {
+			return receipts, err
+		}
+	}
+}
+
+// togetherTries is how often a group is stored anew whose parent has just been stored
+// by others. Once is enough, unless retention purges that one at this very moment.
+const togetherTries = 3
+
+func (p *Pipeline) acceptTogether(ctx context.Context, parent Submission, children []Submission) ([]Receipt, error) {
 	first := newSubmission(parent)
 	kept, err := p.keptParent(ctx, first)
 	if err != nil {
@@ -71,8 +84,9 @@ func (p *Pipeline) AcceptTogether(ctx context.Context, parent Submission, childr
 
 // keptParent returns the event that stands for a parent's key already, or nil. It
 // has to be known before the children are stored with its id. Where two first
-// deliveries are on their way at once both find none; then one of them stores
-// the parent and, as their bytes are the same, all the children.
+// deliveries are on their way at once both find none; then one of them stores the
+// parent, and the other one looks again if it has children of its own
+// ([store.ErrParentKept]).
 func (p *Pipeline) keptParent(ctx context.Context, s *submission) (*store.KeptEvent, error) {
 	if s.Event.IdempotencyKey == "" {
 		return nil, nil //nolint:nilnil // no key, no event of it

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/posthaste-dev/posthaste"
@@ -22,6 +23,10 @@ type Acceptance interface {
 	// Deliveries of ordered endpoints take positions in the order of the commits, in a
 	// batch in that of the ids.
 	//
+	// It writes nothing and returns ErrParentKept where an event would be stored whose
+	// Parent is an event of the batch that is left out, since its key is taken: the
+	// batch does not know the id of the one that stands for it.
+	//
 	// After ErrUnavailable the same batch may be run again, by the same or a new
 	// epoch: an event that the first run stored comes back with Stored false and
 	// its own id, and with its living leases in Mine.
@@ -31,6 +36,9 @@ type Acceptance interface {
 	// ErrNotFound. It is a look and decides nothing: Accept does.
 	EventOfKey(ctx context.Context, p KeyParams) (KeptEvent, error)
 }
+
+// ErrParentKept says that another event stands for the parent of an event.
+var ErrParentKept = errors.New("another event stands for the parent")
 
 // AcceptParams are Accept's. The caller sorts Events by (Tenant, Key), so that
 // two replicas take the locks of overlapping keys in one order and never wait for
