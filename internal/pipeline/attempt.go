@@ -121,7 +121,7 @@ func (p *Pipeline) guard(l *loaded) *verdict {
 		return &verdict{why: "endpoint closed"}
 	case !e.attemptable():
 		return &verdict{why: "handler not here"}
-	case !p.mayStart(e, l.lease, now):
+	case !l.pastGate && !p.mayStart(e, l.lease, now):
 		return &verdict{why: "gate closed"}
 	case l.latest != 0 && uptime() > l.latest:
 		return &verdict{why: "slot missed"}

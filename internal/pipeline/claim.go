@@ -113,7 +113,11 @@ func (p *Pipeline) claim(ctx context.Context, wants []store.ClaimWant) error {
 		p.agenda.claimed(w.Endpoint, last[w.Endpoint], w.From, n < w.Cap)
 	}
 	p.metrics.Claimed.Add(float64(len(got.Leases)))
-	p.lanes.push(p.loadClaimed(ctx, got.Leases))
+	items := p.loadClaimed(ctx, got.Leases)
+	for _, it := range items {
+		it.pastGate = slices.ContainsFunc(wants, func(w store.ClaimWant) bool { return w.IgnoreGate && w.Endpoint == it.lease.Endpoint })
+	}
+	p.lanes.push(items)
 	return nil
 }
 

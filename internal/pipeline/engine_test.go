@@ -36,7 +36,10 @@ type flaky struct {
 	claims     atomic.Int64
 	loseClaims atomic.Int64 // so many claims take effect and their answer is lost
 	failClaims atomic.Bool
-	duringLook atomic.Pointer[func()] // called with each look at the due table
+	lockGates  atomic.Bool // as if somebody else held the rows of all gates
+
+	claimedThrough atomic.Pointer[func()] // called after each claim through a gate that took something
+	duringLook     atomic.Pointer[func()] // called with each look at the due table
 
 	away atomic.Bool // beats and everything below fail
 }
@@ -71,6 +74,17 @@ func (f *flaky) Claim(ctx context.Context, p store.ClaimParams) (store.Claimed, 
 	got, err := f.Store.Claim(ctx, p)
 	if err == nil && len(got.Leases) > 0 && f.loseClaims.Add(-1) >= 0 {
 		return store.Claimed{}, store.ErrUnavailable
+	}
+	return got, err
+}
+
+func (f *flaky) ClaimThrough(ctx context.Context, p store.ClaimThroughParams) (store.ClaimedThrough, error) {
+	if f.lockGates.Load() {
+		return store.ClaimedThrough{}, store.ErrLocked
+	}
+	got, err := f.Store.ClaimThrough(ctx, p)
+	if after := f.claimedThrough.Load(); after != nil && len(got.Leases) > 0 {
+		(*after)()
 	}
 	return got, err
 }

@@ -279,11 +279,18 @@ func (p *Pipeline) recordInGate(ctx context.Context, n *gateNews) {
 		return
 	}
 	p.moved(ctx, e, row, moves)
-	if long := p.cfg.DisableAfter; !row.FailingSince.IsZero() && now.Sub(row.FailingSince) >= long {
+	if p.failedTooLong(row.State, now) {
 		p.tasks.Go(func() {
-			p.disable(p.graceOver, e, fmt.Sprintf("failed for %s without one success, since %s", posthaste.Duration(long), row.FailingSince.Format(time.RFC3339)))
+			p.disable(p.graceOver, e, fmt.Sprintf("failed for %s without one success, since %s",
+				posthaste.Duration(p.cfg.DisableAfter), row.FailingSince.Format(time.RFC3339)))
 		})
 	}
+}
+
+// failedTooLong reports whether an endpoint has failed for so long without a success
+// that it is to be disabled.
+func (p *Pipeline) failedTooLong(s gate.State, now time.Time) bool {
+	return !s.FailingSince.IsZero() && now.Sub(s.FailingSince) >= p.cfg.DisableAfter
 }
 
 // worthRecording reports whether results would change the endpoint's gate. Without
@@ -292,7 +299,7 @@ func (p *Pipeline) worthRecording(e *endpoint, n *gateNews) bool {
 	s := p.gates.state(e.row.No)
 	now := p.clock.Now()
 	after, moves := s.Record(e.policy, now, n.results)
-	if len(moves) > 0 {
+	if len(moves) > 0 || p.failedTooLong(after, now) {
 		return true
 	}
 	if s.FailingSince.IsZero() && !after.FailingSince.IsZero() && after.Failures == s.Failures {

@@ -30,7 +30,7 @@ type item struct {
 	born     bool          // born leased, not claimed
 	startAt  time.Duration // uptime before which it must not start: its slot under a rate limit; 0: now
 	latest   time.Duration // uptime after which it must not start any more; 0: maxLaneWait
-	passed   bool          // claimed through its endpoint's gate
+	pastGate bool          // claimed past its endpoint's gate, which somebody else holds locked: it stops nothing
 	queuedAt time.Duration // uptime
 	bytes    int           // counted against maxLaneBytes
 	ended    bool          // its attempt has ended, and its lane counts it so

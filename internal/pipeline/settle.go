@@ -176,9 +176,7 @@ func (p *Pipeline) recorded(ctx context.Context, batch []outcome, got store.Sett
 				p.disable(p.graceOver, o.endpoint, "answered 410 Gone at "+p.clock.Now().Format(time.RFC3339))
 			})
 		}
-		if o.endpoint != nil {
-			p.afterOutcome(o)
-		}
+		p.afterOutcome(o)
 	}
 	p.count(counts)
 	p.load.unrecorded.Add(-int64(len(batch)))
@@ -189,6 +187,11 @@ func (p *Pipeline) recorded(ctx context.Context, batch []outcome, got store.Sett
 // endpoint is ordered, the sweep that the next one may follow.
 func (p *Pipeline) afterOutcome(o outcome) {
 	e, s := o.endpoint, o.settlement
+	if e == nil { // it ended, or was given back, without an attempt
+		if e = p.routing.current(s.Lease.Endpoint); e == nil {
+			return
+		}
+	}
 	if a := s.Attempt; a != nil && !e.isHandler() { // a handler has no gate: one bad event must not close it to others
 		p.gates.note(e, gate.Result{
 			Attempt: gate.Attempt{Delivery: s.Lease.Delivery, Number: s.Lease.Number},

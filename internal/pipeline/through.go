@@ -19,6 +19,7 @@ const maxThroughs = 8
 type throughs struct {
 	mu      sync.Mutex
 	running map[store.EndpointNo]bool
+	tasks   sync.WaitGroup
 }
 
 func newThroughs() *throughs { return &throughs{running: map[store.EndpointNo]bool{}} }
@@ -45,7 +46,7 @@ func (p *Pipeline) startThrough(ctx context.Context, e *endpoint) {
 	if !p.throughs.begin(e.row.No) {
 		return // looked at again when one has ended
 	}
-	p.tasks.Go(func() {
+	p.throughs.tasks.Go(func() {
 		err := p.claimThrough(ctx, e)
 		p.throughs.end(e.row.No)
 		if err != nil && ctx.Err() == nil {
@@ -106,7 +107,6 @@ func (p *Pipeline) claimThrough(ctx context.Context, e *endpoint) error {
 	items := p.loadClaimed(ctx, got.Leases)
 	now, at := uptime(), p.clock.Now()
 	for i, it := range items {
-		it.passed = true
 		if start := starts[i]; !start.At.IsZero() {
 			it.startAt = now + start.At.Sub(at)
 		}
@@ -181,6 +181,8 @@ func (p *Pipeline) noteThrough(e *endpoint, asked int, from time.Time, got store
 	switch n := len(got.Leases); {
 	case !got.HeadAt.IsZero():
 		sooner(got.HeadAt)
+	case e.ordered() && n == 0 && !got.Pass.Again.IsZero():
+		sooner(got.Pass.Again)
 	case e.ordered():
 		p.agenda.drop(no) // whoever holds the head notes it again
 	case !got.Pass.Again.IsZero() && n == got.Pass.Attempts, !got.Pass.Again.IsZero() && got.Pass.Retries < got.Pass.Attempts:

@@ -1,0 +1,193 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/internal/gate"
+	"github.com/posthaste-dev/posthaste/internal/store"
+)
+
+// Where gates, order, restarts and groups meet.
+
+func ordered(d *posthaste.Definition) { d.Ordered = posthaste.OrderedByEndpoint }
+
+// A limit lets nothing pass for longer than the engine looks ahead: the ordered
+// endpoint has to be looked at again when its next slot comes, and not by chance.
+func TestAnOrderedEndpointReachesItsLimit(t *testing.T) {
+	e, r := startEngine(t, nil), newReceiver(t)
+	one := 1
+	e.endpoint(r.URL, func(d *posthaste.Definition) {
+		ordered(d)
+		d.RateLimit = &posthaste.RateLimit{RPS: 2, Burst: &one}
+	})
+	var want []string
+	for i := range 7 {
+		want = append(want, fmt.Sprint(i))
+		e.send("a", want[i])
+	}
+	e.eventually(4500*time.Millisecond, "all have arrived", func() bool { return len(r.seen()) == 7 }) // 3 s by the limit
+	if got := r.seen(); !slices.Equal(got, want) {
+		t.Errorf("arrived as %v", got)
+	}
+	e.verified()
+}
+
+func TestAnOrderedEndpointReachesItsLimitForRetries(t *testing.T) {
+	e, r := startEngine(t, nil), newReceiver(t, 500, 500, 500, 500)
+	rps := 2.0
+	e.endpoint(r.URL, func(d *posthaste.Definition) {
+		ordered(d)
+		d.Retry.RPS = &rps
+		d.Retry.Schedule = slices.Repeat([]posthaste.Duration{posthaste.Duration(10 * time.Millisecond)}, 8)
+	})
+	e.send("a", "first")
+	e.send("a", "second")
+	e.eventually(4*time.Second, "both have arrived", func() bool { return len(r.seen()) == 6 }) // 2 s by the limit
+	e.verified()
+}
+
+// The head ends without an attempt; what is behind it must not wait for a look.
+func TestWhatFollowsAnExpiredHead(t *testing.T) {
+	e, r := startEngine(t, nil), newReceiver(t, 500)
+	e.endpoint(r.URL, func(d *posthaste.Definition) {
+		ordered(d)
+		d.Retry.Deadline = posthaste.Duration(2 * time.Second)
+		d.Retry.Schedule = []posthaste.Duration{posthaste.Duration(time.Hour)}
+	})
+	began := time.Now()
+	first := e.send("a", "first")
+	e.eventually(5*time.Second, "most of its time is over", func() bool { return time.Since(began) > 1500*time.Millisecond })
+	second := e.send("a", "second")
+	if d, _ := e.ended(second.ID, 1); d.State != posthaste.StateDelivered {
+		t.Errorf("the second one: %+v", d)
+	}
+	if d, _ := e.ended(first.ID, 1); d.Reason != posthaste.ReasonExpired {
+		t.Errorf("the first one: %+v", d)
+	}
+	e.verified()
+}
+
+// Refusals, and failures that no breaker counts, change nothing in the gate once it
+// says since when the endpoint fails.
+func TestAnEndpointThatAlwaysFailedIsDisabledWithoutABreaker(t *testing.T) {
+	for _, status := range []int{http.StatusInternalServerError, http.StatusBadRequest} {
+		t.Run(http.StatusText(status), func(t *testing.T) {
+			e := startEngine(t, func(c *Config) { c.DisableAfter = time.Hour })
+			r := newReceiver(t, slices.Repeat([]int{status}, 100)...)
+			row := e.endpoint(r.URL, func(d *posthaste.Definition) { d.Breaker = nil })
+			_, err := e.store.ChangeGate(t.Context(), row.No, func(s gate.State) gate.State {
+				s.FailingSince = time.Now().Add(-2 * time.Hour)
+				return s
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			e.eventually(5*time.Second, "the gate is known", func() bool { return !e.gates.state(row.No).FailingSince.IsZero() })
+			e.send("a", "x")
+			e.eventually(5*time.Second, "it is disabled", func() bool { return e.routing.current(row.No).row.Disabled })
+		})
+	}
+}
+
+// Whoever holds an open breaker's row locked makes it a gate that is not there. What is
+// claimed past it must not be stopped by what is remembered of it, and go round in circles.
+func TestALockedGateThatIsOpen(t *testing.T) {
+	e, r := startEngine(t, nil), newReceiver(t, 500)
+	row := e.endpoint(r.URL, shortBreaker(1, 300*time.Millisecond))
+	got := e.send("a", "x")
+	e.eventually(5*time.Second, "the breaker is open", func() bool { return e.gate(row.No).Breaker == gate.Open })
+	e.flaky.lockGates.Store(true)
+	if d, attempts := e.ended(got.ID, 1); d.State != posthaste.StateDelivered || len(attempts) != 2 {
+		t.Errorf("%+v %+v", d, attempts)
+	}
+	if n := testutil.ToFloat64(e.metrics.GivenBack.WithLabelValues("gate closed")); n > 5 {
+		t.Errorf("given back %v times", n)
+	}
+	e.verified()
+}
+
+// The version that goes along with an accept is that of the endpoints that were
+// matched, not of those that were learned of since.
+func TestAnAcceptSaysWhichRoutingItWasMatchedBy(t *testing.T) {
+	e, r := startEngine(t, nil), newReceiver(t)
+	e.endpoint(r.URL, nil)
+	s := newSubmission(Submission{Tenant: e.tenant, Event: posthaste.Event{Type: "a", Source: "api"}})
+	matchedBy := e.routing.of(e.tenant.No).version
+	batch := e.prepare(t.Context(), []*submission{s}, unstored)
+	e.endpoint(r.URL, nil)
+	for _, v := range e.acceptParams(batch).Routing {
+		if v.Tenant == e.tenant.No && v.Version != matchedBy {
+			t.Errorf("matched by version %d, and says %d", matchedBy, v.Version)
+		}
+	}
+	e.giveUp(batch, unstored, errStopping)
+}
+
+// A claim through a gate that is under way when the engine stops belongs to what is
+// given back, unused.
+func TestAClaimThroughAGateDuringShutdown(t *testing.T) {
+	e, r := startEngine(t, nil), newReceiver(t)
+	e.endpoint(r.URL, ordered)
+	claimed := make(chan struct{})
+	var once sync.Once
+	hold := func() {
+		once.Do(func() {
+			close(claimed)
+			stopped := func() bool { e.lanes.mu.Lock(); defer e.lanes.mu.Unlock(); return e.lanes.stopped }
+			for end := time.Now().Add(time.Second); time.Now().Before(end) && !stopped(); {
+				e.pause(context.Background(), 5*time.Millisecond)
+			}
+			e.pause(context.Background(), 50*time.Millisecond)
+		})
+	}
+	e.flaky.claimedThrough.Store(&hold)
+	got := e.send("a", "x")
+	<-claimed
+	e.stop()
+	if d := e.delivery(got.ID, 1); d.State != posthaste.StatePending || d.Attempts != 0 {
+		t.Errorf("given back as %+v", d)
+	}
+}
+
+// Two deliveries under one id, with different bytes, come at once: the loser's children
+// must not name a parent that was never stored.
+func TestChildrenOfAParentThatLost(t *testing.T) {
+	onBoth(t, func(t *testing.T, e *engine) {
+		var rival posthaste.ID
+		var once sync.Once
+		overtake := func(p store.AcceptParams) error {
+			var err error
+			once.Do(func() {
+				at := slices.IndexFunc(p.Events, func(ev store.NewEvent) bool { return ev.Type == "meta.webhook" })
+				other := p.Events[at]
+				other.ID, other.Payload, other.Sum = e.ids.Mint(e.Now()), []byte("others"), store.Hash{1}
+				other.CorrelationID, rival = other.ID, other.ID
+				p.Events = []store.NewEvent{other}
+				_, err = e.flaky.Store.Accept(t.Context(), p)
+			})
+			return err
+		}
+		e.flaky.refuse.Store(&overtake)
+		parent, children := e.family("d_1", 3)
+		got := e.together(parent, children)
+		if !got[0].Duplicate || !got[0].Differs || got[0].ID != rival {
+			t.Errorf("the parent: %+v, want it to be %x", got[0], rival)
+		}
+		if stored := e.children(rival); len(stored) != 3 || stored[0].CorrelationID != rival {
+			t.Errorf("children of the parent that was stored: %+v", stored)
+		}
+		if n := e.events(); n != 4 {
+			t.Errorf("%d events", n)
+		}
+		e.verified()
+	})
+}
