@@ -204,17 +204,25 @@ where $1::int4 = 0 and p.id < $2` + listEndpointsTail
 
 // Endpoint implements store.Endpoints.
 func (db *DB) Endpoint(ctx context.Context, tenant store.TenantNo, id posthaste.ID) (store.EndpointRow, error) {
-	return db.endpoint(ctx, endpointSQL, int32(tenant), [16]byte(id))
+	return usable(db.endpoint(ctx, endpointSQL, int32(tenant), [16]byte(id)))
 }
 
 // EndpointByUID implements store.Endpoints.
 func (db *DB) EndpointByUID(ctx context.Context, tenant store.TenantNo, uid string) (store.EndpointRow, error) {
-	return db.endpoint(ctx, endpointByUIDSQL, int32(tenant), uid)
+	return usable(db.endpoint(ctx, endpointByUIDSQL, int32(tenant), uid))
 }
 
 // EndpointByNo implements store.Endpoints.
 func (db *DB) EndpointByNo(ctx context.Context, no store.EndpointNo) (store.EndpointRow, error) {
 	return db.endpoint(ctx, endpointByNoSQL, int32(no))
+}
+
+// usable makes an error of an endpoint that can't be read.
+func usable(row store.EndpointRow, err error) (store.EndpointRow, error) {
+	if err == nil && row.Unusable != nil {
+		return store.EndpointRow{}, fail("look up an endpoint", row.Unusable)
+	}
+	return row, err
 }
 
 func (db *DB) endpoint(ctx context.Context, sql string, args ...any) (store.EndpointRow, error) {
@@ -235,6 +243,9 @@ func (db *DB) ListEndpoints(ctx context.Context, p store.ListEndpointsParams) ([
 		{true, false}: listTenantsEndpointsSQL, {true, true}: listEveryonesEndpointsSQL,
 	}[[2]bool{p.Tenant == 0, p.Deleted}]
 	rows, err := db.endpoints(ctx, sql, int32(p.Tenant), before(p.Before), p.Limit)
+	for _, row := range rows {
+		err = errors.Join(err, row.Unusable)
+	}
 	if err != nil {
 		return nil, fail("list endpoints", err)
 	}
@@ -254,7 +265,7 @@ func (db *DB) endpoints(ctx context.Context, sql string, args ...any) ([]store.E
 		if err != nil {
 			return store.EndpointRow{}, err
 		}
-		return e.row()
+		return e.row(), nil
 	})
 }
 
@@ -280,9 +291,8 @@ func (db *DB) Routing(ctx context.Context, tenant store.TenantNo, since int64) (
 			if e.no == nil {
 				return nil
 			}
-			row, err := e.row()
-			routing.Endpoints = append(routing.Endpoints, row)
-			return err
+			routing.Endpoints = append(routing.Endpoints, e.row())
+			return nil
 		})
 	}
 	if err == nil && !found {
@@ -336,7 +346,7 @@ func (s *endpointScan) targets() []any {
 	}
 }
 
-func (s *endpointScan) row() (store.EndpointRow, error) {
+func (s *endpointScan) row() store.EndpointRow {
 	row := store.EndpointRow{
 		No: store.EndpointNo(*s.no), Tenant: store.TenantNo(*s.tenant),
 		Endpoint: posthaste.Endpoint{
@@ -345,16 +355,14 @@ func (s *endpointScan) row() (store.EndpointRow, error) {
 			UID: *s.uid,
 		},
 	}
-	if err := json.Unmarshal(s.definition, &row.Definition); err != nil {
-		return row, undecodable(fmt.Sprintf("the definition of endpoint %d", row.No), err)
-	}
-	if err := json.Unmarshal(s.metadata, &row.Metadata); err != nil {
-		return row, undecodable(fmt.Sprintf("the metadata of endpoint %d", row.No), err)
+	if err := errors.Join(json.Unmarshal(s.definition, &row.Definition), json.Unmarshal(s.metadata, &row.Metadata)); err != nil {
+		row.Definition, row.Metadata = posthaste.Definition{}, nil
+		row.Unusable = undecodable(fmt.Sprintf("the definition or the metadata of endpoint %d", row.No), err)
 	}
 	for i, no := range s.secretNos {
 		row.Secrets = append(row.Secrets, store.SealedSecret{
 			No: int(no), Sealed: s.sealed[i], KeyID: s.keyIDs[i], ExpiresAt: timeAt(s.expires[i]),
 		})
 	}
-	return row, nil
+	return row
 }

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/posthaste-dev/posthaste"
@@ -150,17 +151,25 @@ const (
 
 // Endpoint implements store.Endpoints.
 func (db *DB) Endpoint(ctx context.Context, tenant store.TenantNo, id posthaste.ID) (store.EndpointRow, error) {
-	return db.endpoint(ctx, sqlEndpoint, tenant, id)
+	return usable(db.endpoint(ctx, sqlEndpoint, tenant, id))
 }
 
 // EndpointByUID implements store.Endpoints.
 func (db *DB) EndpointByUID(ctx context.Context, tenant store.TenantNo, uid string) (store.EndpointRow, error) {
-	return db.endpoint(ctx, sqlEndpointByUID, tenant, uid)
+	return usable(db.endpoint(ctx, sqlEndpointByUID, tenant, uid))
 }
 
 // EndpointByNo implements store.Endpoints.
 func (db *DB) EndpointByNo(ctx context.Context, no store.EndpointNo) (store.EndpointRow, error) {
 	return db.endpoint(ctx, sqlEndpointByNo, no)
+}
+
+// usable makes an error of an endpoint that can't be read.
+func usable(row store.EndpointRow, err error) (store.EndpointRow, error) {
+	if err == nil && row.Unusable != nil {
+		return store.EndpointRow{}, row.Unusable
+	}
+	return row, err
 }
 
 func (db *DB) endpoint(ctx context.Context, query string, args ...any) (store.EndpointRow, error) {
@@ -195,11 +204,10 @@ func readEndpoints(c *conn, query string, args ...any) (out []store.EndpointRow,
 			ID: r.id(2), Version: r.ColumnInt(3), Paused: r.ColumnBool(5), Disabled: r.ColumnBool(6), DisabledReason: r.ColumnText(7),
 			CreatedAt: r.at(8), UpdatedAt: r.at(9), DeletedAt: r.at(10), UID: r.ColumnText(11),
 		}}
-		if err := json.Unmarshal([]byte(r.ColumnText(4)), &e.Definition); err != nil {
-			return nil, fmt.Errorf("read definition of endpoint %d: %w", e.No, err)
-		}
-		if err := json.Unmarshal([]byte(r.ColumnText(12)), &e.Metadata); err != nil {
-			return nil, fmt.Errorf("read metadata of endpoint %d: %w", e.No, err)
+		err := errors.Join(json.Unmarshal([]byte(r.ColumnText(4)), &e.Definition), json.Unmarshal([]byte(r.ColumnText(12)), &e.Metadata))
+		if err != nil {
+			e.Definition, e.Metadata = posthaste.Definition{}, nil
+			e.Unusable = fmt.Errorf("read the definition or the metadata of endpoint %d: %w", e.No, err)
 		}
 		out = append(out, e)
 	}
@@ -228,6 +236,9 @@ func (db *DB) ListEndpoints(ctx context.Context, p store.ListEndpointsParams) ([
 	err := db.read(ctx, "list endpoints", func(c *conn) error {
 		return c.snapshot(func() (err error) {
 			out, err = readEndpoints(c, query, p.Tenant, below(p.Before), p.Limit)
+			for _, row := range out {
+				err = errors.Join(err, row.Unusable)
+			}
 			return err
 		})
 	})

@@ -163,12 +163,20 @@ func (p *Pipeline) reload(ctx context.Context, tenant store.TenantNo) {
 // opened, targets parsed, statuses compiled. An endpoint that can't be prepared
 // stays, and its attempts fail with the reason.
 func (p *Pipeline) prepareEndpoint(row store.EndpointRow) *endpoint {
+	if row.Unusable != nil {
+		p.log.Error("endpoint can't be read: what is for it waits", "endpoint_id", row.ID.Print(posthaste.KindEndpoint), "err", row.Unusable)
+		// Nobody knows what it subscribes to: what might be for it is kept.
+		row.Definition, row.Paused = posthaste.DefaultDefinition(), true
+	}
 	e := &endpoint{row: row, printed: row.ID.Print(posthaste.KindEndpoint), policy: gate.PolicyOf(row.Definition), handlers: p.handlers}
 	if e.deleted() {
 		return e
 	}
 	if e.isHandler() {
 		e.unusable = errNoRequest
+		return e
+	}
+	if e.unusable = row.Unusable; e.unusable != nil {
 		return e
 	}
 	e.transient, e.unusable = retry.ParseStatuses(row.Retry.Transient)

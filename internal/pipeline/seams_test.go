@@ -191,3 +191,28 @@ func TestChildrenOfAParentThatLost(t *testing.T) {
 		e.verified()
 	})
 }
+
+// An endpoint that a later version of the program has defined must not stop a tenant, or
+// the heartbeat that learns of it; what is for it is kept.
+func TestAnEndpointThatCannotBeReadStopsNobody(t *testing.T) {
+	e, r := startEngine(t, nil), newReceiver(t)
+	e.endpoint(r.URL, nil)
+	bad := e.endpoint(r.URL, nil)
+	bad.Ordered = "by the moon"
+	_, err := e.store.UpdateEndpoint(t.Context(), store.UpdateEndpointParams{Tenant: e.tenant.No, Endpoint: bad.Endpoint, FromVersion: bad.Version})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.eventually(5*time.Second, "it is known", func() bool { return e.routing.current(bad.No).unusable != nil })
+	got := e.send("a", "x")
+	if d, _ := e.ended(got.ID, 1); d.State != posthaste.StateDelivered {
+		t.Errorf("the other endpoint: %+v", d)
+	}
+	if d := e.delivery(got.ID, 2); got.Deliveries != 2 || d.State != posthaste.StatePending || d.Attempts != 0 {
+		t.Errorf("its own: %+v", d)
+	}
+	if err := e.Ready(); err != nil {
+		t.Error(err)
+	}
+	e.verified()
+}

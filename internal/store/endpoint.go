@@ -29,6 +29,7 @@ type Endpoints interface {
 	// EndpointByUID returns the living endpoint of a tenant that has a uid, or ErrNotFound.
 	EndpointByUID(ctx context.Context, tenant TenantNo, uid string) (EndpointRow, error)
 	// EndpointByNo returns an endpoint by its number, a deleted one too, or ErrNotFound.
+	// As in Routing, what of it can't be read is no error: it is Unusable.
 	EndpointByNo(ctx context.Context, no EndpointNo) (EndpointRow, error)
 	// ListEndpoints returns endpoints, newest first, below Before (zero: all).
 	ListEndpoints(ctx context.Context, p ListEndpointsParams) ([]EndpointRow, error)
@@ -46,6 +47,12 @@ type EndpointRow struct {
 	Tenant TenantNo
 	posthaste.Endpoint
 	Secrets []SealedSecret // by number, lowest first
+
+	// Unusable says why what is stored of it can't be read, such as a definition that
+	// another version of the program wrote: Definition and Metadata are empty then. Nil
+	// as a rule, and wherever one such endpoint must not stand in the way of the others the
+	// only way to learn of it.
+	Unusable error
 }
 
 // CreateEndpointParams are CreateEndpoint's.

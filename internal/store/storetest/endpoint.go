@@ -23,6 +23,7 @@ var endpointCases = []testCase{
 	{name: "an endpoint is found by its uid, which is unique among the tenant's living ones", run: testEndpointUID},
 	{name: "of concurrent creations with a uid one wins", run: testEndpointUIDRace},
 	{name: "a deletion from another version is a conflict", run: testDeleteConflict},
+	{name: "one endpoint that can't be read is no error for the others", run: testUnusableEndpoint},
 	{name: "all tenants' endpoints are listed, and deleted ones where asked for", run: testListAllEndpoints},
 }
 
@@ -463,4 +464,30 @@ func testListAllEndpoints(t *testing.T, f *fixture) {
 	p.Tenant = 0
 	_, err := f.Store.UpdateEndpoint(t.Context(), p)
 	wantErr(t, "all tenants are for reading only", err, store.ErrNotFound)
+}
+
+// The definition says what no program understands, as that of a later version might.
+func testUnusableEndpoint(t *testing.T, f *fixture) {
+	good := f.endpoint(t)
+	bad := f.endpoint(t)
+	bad.Ordered = "by the moon"
+	_, err := f.Store.UpdateEndpoint(t.Context(), store.UpdateEndpointParams{Tenant: f.tenant, Endpoint: bad.Endpoint, FromVersion: bad.Version})
+	if err != nil {
+		t.Fatal(err)
+	}
+	routing, err := f.Store.Routing(t.Context(), f.tenant, -1)
+	if err != nil || len(routing.Endpoints) != 2 {
+		t.Fatalf("%+v, %v", routing, err)
+	}
+	for _, row := range routing.Endpoints {
+		if unusable := row.Unusable != nil; unusable != (row.No == bad.No) || row.ID.IsZero() || (row.No == good.No) != (row.URL == good.URL) {
+			t.Errorf("in the routing: %+v", row)
+		}
+	}
+	if row, err := f.Store.EndpointByNo(t.Context(), bad.No); err != nil || row.Unusable == nil || row.Tenant != f.tenant {
+		t.Errorf("by its number: %+v, %v", row, err)
+	}
+	if row, err := f.Store.Endpoint(t.Context(), f.tenant, bad.ID); err == nil {
+		t.Errorf("by its id: %+v", row)
+	}
 }
