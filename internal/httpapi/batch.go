@@ -115,7 +115,7 @@ func (b *batch) readHeaders(c *call, mediaType string) error {
 		})
 	}
 	slices.SortFunc(q.problems, func(a, b posthaste.Problem) int { return strings.Compare(a.Field, b.Field) })
-	if trace := h["Traceparent"]; len(trace) == 1 && isTraceparent(trace[0]) {
+	if trace := h["Traceparent"]; len(trace) == 1 && posthaste.IsTraceparent(trace[0]) {
 		b.traceparent = trace[0]
 	}
 	return q.err()

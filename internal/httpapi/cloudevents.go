@@ -198,7 +198,7 @@ func (s *submissionReader) takeCloudEvent(ce *cloudEvent) {
 	if s.required(ce.source, "a URI that names where the event comes from") && s.isURI(ce.source) && hasID {
 		s.setCloudEventKey(ce)
 	}
-	if isTraceparent(ce.traceparent.value) { // the event's own says more than that of the request that carries it
+	if posthaste.IsTraceparent(ce.traceparent.value) { // the event's own says more than that of the request that carries it
 		s.Event.Traceparent = ce.traceparent.value
 	}
 }

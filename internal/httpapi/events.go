@@ -185,7 +185,7 @@ func (s *submissionReader) header(name string, values []string) {
 		e.ContentEncoding = s.one(name, values, posthaste.MaxContentTypeBytes)
 	case "Traceparent":
 		// W3C Trace Context, section 3.2: one that is not valid is ignored.
-		if len(values) == 1 && isTraceparent(values[0]) {
+		if len(values) == 1 && posthaste.IsTraceparent(values[0]) {
 			e.Traceparent = values[0]
 		}
 	case headerEndpoint:
@@ -290,19 +290,3 @@ func (s *submissionReader) query(raw string) {
 		}
 	}
 }
-
-// isTraceparent knows version 00 and, as the specification asks, takes a higher
-// version whose beginning reads like it.
-func isTraceparent(s string) bool {
-	const v00Bytes = 55 // 2-32-16-2 hex digits
-	if len(s) < v00Bytes || len(s) > 128 || s[2] != '-' || s[35] != '-' || s[52] != '-' {
-		return false
-	}
-	version, trace, parent, flags := s[:2], s[3:35], s[36:52], s[53:55]
-	if !isLowerHex(version+trace+parent+flags) || version == "ff" || strings.Trim(trace, "0") == "" || strings.Trim(parent, "0") == "" {
-		return false
-	}
-	return len(s) == v00Bytes || version != "00" && s[v00Bytes] == '-' && !strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c > '~' })
-}
-
-func isLowerHex(s string) bool { return strings.Trim(s, "0123456789abcdef") == "" }

@@ -144,7 +144,7 @@ func (l *lineReader) member(name, value []byte) {
 		e.OrderKey = l.notEmpty("order_key", value, posthaste.MaxOrderKeyBytes)
 	case lineTraceparent:
 		// As for the header, one that is not valid is ignored, and replaces the request's.
-		if e.Traceparent, _ = l.text("traceparent", value); !isTraceparent(e.Traceparent) {
+		if e.Traceparent, _ = l.text("traceparent", value); !posthaste.IsTraceparent(e.Traceparent) {
 			e.Traceparent = ""
 		}
 	case lineHeaders:

@@ -74,6 +74,27 @@ func TestDeliveryIsStoredOnceAndGoesOn(t *testing.T) {
 	})
 }
 
+func TestTraceOfARequest(t *testing.T) {
+	onBoth(t, func(t *testing.T, s *server) {
+		row, body := s.source("github"), `{"n":1}`
+		const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+		for delivery, given := range map[string][]string{"d-1": {trace}, "d-2": {"nonsense"}, "d-3": {trace, trace}, "d-4": nil} {
+			h := push(delivery, []byte(body))
+			h["Traceparent"] = given
+			s.do("POST", s.at(row), h, strings.NewReader(body)).want(t, 200)
+		}
+		for _, e := range s.events() {
+			want := ""
+			if e.IdempotencyKey == "d-1" {
+				want = trace
+			}
+			if e.Traceparent != want {
+				t.Errorf("%s: trace %q, want %q", e.IdempotencyKey, e.Traceparent, want)
+			}
+		}
+	})
+}
+
 func TestSameDeliveryWithOtherBytes(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *server) {
 		row := s.source("github")

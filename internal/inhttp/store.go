@@ -61,8 +61,17 @@ func (q *request) from() pipeline.Submission {
 	source := q.known.Row.ID.Print(posthaste.KindSource)
 	return pipeline.Submission{
 		Tenant: q.known.Tenant, Namespace: store.NamespaceSource, KeyScope: source, KeepFirst: true,
-		Event: posthaste.Event{Source: source},
+		Event: posthaste.Event{Source: source, Traceparent: q.traceparent()},
 	}
+}
+
+// traceparent is the trace that the provider's request belongs to, which goes on with
+// all that comes of it. Proxies on the way may have made it as well.
+func (q *request) traceparent() string {
+	if given := q.r.Header.Values("Traceparent"); len(given) == 1 && posthaste.IsTraceparent(given[0]) {
+		return given[0]
+	}
+	return ""
 }
 
 // one returns a header that says what the body is. One that is too long to be
