@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -50,8 +51,11 @@ type sourceSlot struct {
 func (k *knownSources) slot(id posthaste.ID) *sourceSlot {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.byID == nil || len(k.byID) >= maxKnownSources {
-		k.byID = map[posthaste.ID]*sourceSlot{} // whoever is in use is read again
+	if k.byID == nil {
+		k.byID = map[posthaste.ID]*sourceSlot{}
+	}
+	if len(k.byID) >= maxKnownSources {
+		k.makeRoom()
 	}
 	s := k.byID[id]
 	if s == nil {
@@ -59,6 +63,19 @@ func (k *knownSources) slot(id posthaste.ID) *sourceSlot {
 		k.byID[id] = s
 	}
 	return s
+}
+
+// makeRoom forgets the ids that no source has, since anybody can make those up: the
+// tally of a source's rejections is not to begin anew for their sake. Where that is not
+// enough it forgets all, and whoever is in use is read again.
+func (k *knownSources) makeRoom() {
+	maps.DeleteFunc(k.byID, func(_ posthaste.ID, s *sourceSlot) bool {
+		known, _ := s.fresh()
+		return known == nil
+	})
+	if len(k.byID) > maxKnownSources/2 {
+		clear(k.byID)
+	}
 }
 
 // forget lets the next delivery read a source anew. A look that is under way
