@@ -185,7 +185,8 @@ const statusGone = 410
 
 // dueAgain places a retry: not after the end of the run, where the delivery ends,
 // and after the due row that it was claimed from, so that the two can't be mixed up.
-// A delivery of an ordered endpoint keeps its place in the order.
+// A delivery of an ordered endpoint keeps its place in the order. Any other says its
+// time twice: should the endpoint become ordered before it comes, a place is no time.
 func dueAgain(s *store.Settlement, at time.Time, e *endpoint) {
 	if at.After(s.Lease.ExpiresAt) {
 		at = s.Lease.ExpiresAt
@@ -196,9 +197,9 @@ func dueAgain(s *store.Settlement, at time.Time, e *endpoint) {
 	case e != nil && e.ordered() && !s.Lease.DueAt.IsZero():
 		s.DueAt, s.TryAt = after, at
 	case at.Before(after):
-		s.DueAt = after
+		s.DueAt, s.TryAt = after, after
 	default:
-		s.DueAt = at
+		s.DueAt, s.TryAt = at, at
 	}
 }
 

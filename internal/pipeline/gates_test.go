@@ -316,9 +316,10 @@ func TestHeldDeliveriesEndAtTheirDeadline(t *testing.T) {
 		shortBreaker(1, time.Hour)(d)
 		d.Breaker.ResetMax = d.Breaker.Reset
 		d.Retry.Deadline = posthaste.Duration(2 * time.Second)
+		d.Retry.Schedule = []posthaste.Duration{posthaste.Duration(time.Second)} // the gate is told after the outcome is recorded
 	})
 	first := e.send("a", "x")
-	e.eventually(5*time.Second, "the breaker is open", func() bool { return e.gate(row.No).Breaker == gate.Open })
+	e.eventually(5*time.Second, "the breaker is known to be open", func() bool { return e.gates.state(row.No).Breaker == gate.Open })
 	second := e.send("a", "y")
 	for _, got := range []Receipt{first, second} {
 		if d, _ := e.ended(got.ID, 1); d.State != posthaste.StateDead || d.Reason != posthaste.ReasonExpired {

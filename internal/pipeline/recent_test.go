@@ -19,7 +19,8 @@ func TestRecentIsBounded(t *testing.T) {
 			t.Fatalf("%d events, %d in order, %d bytes", len(r.byID), len(r.order)-r.first, r.bytes)
 		}
 	}
-	if r.find(events[len(events)-1].ID) != events[len(events)-1] || r.find(events[0].ID) != nil {
+	newest := events[len(events)-1]
+	if got := r.find(newest.ID); got == nil || len(got.Payload) != len(newest.Payload) || r.find(events[0].ID) != nil {
 		t.Error("the newest is to be found, the oldest is not")
 	}
 	for len(r.byID) > 0 {

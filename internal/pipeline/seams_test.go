@@ -216,3 +216,31 @@ func TestAnEndpointThatCannotBeReadStopsNobody(t *testing.T) {
 	}
 	e.verified()
 }
+
+// A retry that waits when its endpoint becomes ordered is not made before its time.
+func TestAWaitingRetryOfAnEndpointThatBecomesOrdered(t *testing.T) {
+	e, r := startEngine(t, nil), newReceiver(t, 500)
+	row := e.endpoint(r.URL, func(d *posthaste.Definition) {
+		d.Retry.Schedule = []posthaste.Duration{posthaste.Duration(3 * time.Second)}
+	})
+	began := time.Now()
+	first := e.send("a", "first")
+	e.eventually(5*time.Second, "it failed", func() bool { return e.delivery(first.ID, 1).Attempts == 1 })
+	_, err := e.ChangeEndpoint(t.Context(), e.tenant, row.ID, func(row *store.EndpointRow) error { ordered(&row.Definition); return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := e.send("a", "second")
+	for _, got := range []Receipt{first, second} {
+		if d, _ := e.ended(got.ID, 1); d.State != posthaste.StateDelivered {
+			t.Errorf("%+v", d)
+		}
+	}
+	if took := time.Since(began); took < 2900*time.Millisecond {
+		t.Errorf("both had arrived after %s, the retry was due after 3 s", took)
+	}
+	if got := r.seen(); !slices.Equal(got, []string{"first", "first", "second"}) {
+		t.Errorf("arrived as %v", got)
+	}
+	e.verified()
+}
