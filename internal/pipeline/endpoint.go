@@ -196,6 +196,7 @@ var errNoRequest = errors.New("a handler is called, not sent to")
 func (p *Pipeline) routingChanged(before, after *endpoint) {
 	if before != nil && after.row.No != 0 && (after.open() || after.deleted()) {
 		now := p.clock.Now()
+		p.throughs.forgetSlot(after.row.No)
 		p.agenda.note(after.row.No, now, now)
 	}
 }

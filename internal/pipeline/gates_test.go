@@ -131,6 +131,7 @@ type clockwork struct {
 	at     []time.Time
 	bodies []string
 	most   int // at once
+	failed int // for answer
 	now    int
 	answer func(body string, attempt string) int
 	delay  time.Duration

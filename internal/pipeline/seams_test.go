@@ -244,3 +244,34 @@ func TestAWaitingRetryOfAnEndpointThatBecomesOrdered(t *testing.T) {
 	}
 	e.verified()
 }
+
+// A limit for retries alone holds back retries, not the new events before and behind them.
+func TestNewEventsDoNotWaitForSlotsOfRetries(t *testing.T) {
+	e, r := startEngine(t, nil), newClockwork(t)
+	r.delay = 30 * time.Millisecond
+	r.answer = func(_, attempt string) int { // the first few fail once
+		if r.failed < 3 && attempt == "1" {
+			r.failed++
+			return http.StatusInternalServerError
+		}
+		return http.StatusOK
+	}
+	rps := 0.5
+	e.endpoint(r.URL, func(d *posthaste.Definition) {
+		d.MaxInFlight, d.Retry.RPS = 2, &rps
+		d.Retry.Schedule = []posthaste.Duration{posthaste.Duration(10 * time.Millisecond)}
+	})
+	const n = 60 // six times as many as there is room for
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { e.send("a", fmt.Sprint(i)) })
+	}
+	wg.Wait()
+	e.eventually(3*time.Second, "all have arrived", func() bool { // 0.9 s by the slots
+		_, bodies := r.seen()
+		slices.Sort(bodies)
+		return len(slices.Compact(bodies)) == n
+	})
+	e.eventually(10*time.Second, "the retries, too", func() bool { at, _ := r.seen(); return len(at) == n+3 }) // 4 s by their limit
+	e.verified()
+}

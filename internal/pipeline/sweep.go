@@ -127,7 +127,8 @@ func (p *Pipeline) look(ctx context.Context) error {
 		case e == nil || e.deleted():
 			p.endDeleted(call, d.Endpoint)
 		case e.attemptable() && p.cfg.Roles.Deliver:
-			p.agenda.note(d.Endpoint, laterTime(d.NextAt, p.heldUntil(e, now)), now)
+			at := laterTime(d.NextAt, laterTime(p.heldUntil(e, now), p.throughs.nextSlot(d.Endpoint)))
+			p.agenda.note(d.Endpoint, at, now)
 			if !p.plain(e, now) { // what waits long may be past its deadline before its turn comes
 				p.endExpired(call, d.Endpoint)
 			}

@@ -19,10 +19,13 @@ const maxThroughs = 8
 type throughs struct {
 	mu      sync.Mutex
 	running map[store.EndpointNo]bool
+	slots   map[store.EndpointNo]time.Time // when the limit of an endpoint lets something pass again
 	tasks   sync.WaitGroup
 }
 
-func newThroughs() *throughs { return &throughs{running: map[store.EndpointNo]bool{}} }
+func newThroughs() *throughs {
+	return &throughs{running: map[store.EndpointNo]bool{}, slots: map[store.EndpointNo]time.Time{}}
+}
 
 // begin reports whether a claim through the endpoint's gate may begin now.
 func (t *throughs) begin(no store.EndpointNo) bool {
@@ -39,6 +42,26 @@ func (t *throughs) end(no store.EndpointNo) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.running, no)
+}
+
+// noteSlot remembers when an endpoint whose limit is reached may be asked for again.
+func (t *throughs) noteSlot(no store.EndpointNo, at time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.slots[no] = at
+}
+
+func (t *throughs) forgetSlot(no store.EndpointNo) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.slots, no)
+}
+
+// nextSlot returns what noteSlot noted, zero for nothing.
+func (t *throughs) nextSlot(no store.EndpointNo) time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.slots[no]
 }
 
 // startThrough claims due work of an endpoint through its gate, beside the sweep.
@@ -178,18 +201,24 @@ func (p *Pipeline) noteThrough(e *endpoint, asked int, from time.Time, got store
 		p.agenda.drop(no)
 		p.agenda.note(no, at, now)
 	}
-	switch n := len(got.Leases); {
+	n := len(got.Leases)
+	exhausted := n < asked && !got.More
+	p.throughs.forgetSlot(no)
+	switch pass := got.Pass; {
 	case !got.HeadAt.IsZero():
 		sooner(got.HeadAt)
-	case e.ordered() && n == 0 && !got.Pass.Again.IsZero():
-		sooner(got.Pass.Again)
+	case e.ordered() && n == 0 && !pass.Again.IsZero():
+		sooner(pass.Again)
 	case e.ordered():
 		p.agenda.drop(no) // whoever holds the head notes it again
-	case !got.Pass.Again.IsZero() && n == got.Pass.Attempts, !got.Pass.Again.IsZero() && got.Pass.Retries < got.Pass.Attempts:
-		sooner(got.Pass.Again)
+	case !pass.Again.IsZero() && n == pass.Attempts && n < asked: // the limit is reached
+		p.throughs.noteSlot(no, pass.Again)
+		sooner(pass.Again)
+	case !pass.Again.IsZero() && pass.Retries < pass.Attempts && exhausted: // what is left are retries
+		sooner(pass.Again)
 	case p.gates.state(no).Probing(e.policy):
 		sooner(got.Gate.OpenUntil) // the probe decides, and is heard of sooner
 	default:
-		p.agenda.claimed(no, got.Examined, from, n < asked && !got.More)
+		p.agenda.claimed(no, got.Examined, from, exhausted)
 	}
 }

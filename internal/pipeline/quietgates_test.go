@@ -1,0 +1,80 @@
+package pipeline
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/internal/store"
+)
+
+// What a gate holds back keeps nobody awake, and is not slept through.
+func TestWhatAGateHoldsIsSleptOver(t *testing.T) {
+	const far = 9 * time.Second
+	one := 1
+	for name, test := range map[string]struct {
+		edit    func(*posthaste.Definition)
+		answers []int
+		asks    string // for Retry-After
+		ends    posthaste.State
+	}{
+		"an open breaker": {
+			edit: func(d *posthaste.Definition) { shortBreaker(1, far)(d) }, answers: []int{500}, ends: posthaste.StateDelivered,
+		},
+		"Retry-After": {answers: []int{429}, asks: "9", ends: posthaste.StateDelivered},
+		"a rate limit": {
+			edit: func(d *posthaste.Definition) { d.RateLimit = &posthaste.RateLimit{RPS: 1 / far.Seconds(), Burst: &one} }, ends: posthaste.StateDelivered,
+		},
+		"an ordered endpoint's head that failed": {
+			edit: func(d *posthaste.Definition) {
+				ordered(d)
+				d.Retry.Schedule = []posthaste.Duration{posthaste.Duration(far)}
+			},
+			answers: []int{500}, ends: posthaste.StateDelivered,
+		},
+		"an open breaker, past the deadline": {
+			edit: func(d *posthaste.Definition) {
+				shortBreaker(1, time.Hour)(d)
+				d.Retry.Deadline = posthaste.Duration(far)
+				d.Breaker.ResetMax = d.Breaker.Reset
+			},
+			answers: slices.Repeat([]int{500}, 9), ends: posthaste.StateDead,
+		},
+		"a pause, past the deadline": {
+			edit: func(d *posthaste.Definition) { d.Retry.Deadline = posthaste.Duration(far) }, ends: posthaste.StateDead,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e, r := startEngine(t, nil), newReceiver(t, test.answers...)
+			if test.asks != "" {
+				r.header.Set("Retry-After", test.asks)
+			}
+			row := e.endpoint(r.URL, test.edit)
+			if name == "a pause, past the deadline" {
+				if _, err := e.ChangeEndpoint(t.Context(), e.tenant, row.ID, func(row *store.EndpointRow) error { row.Paused = true; return nil }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			first := e.send("a", "first")
+			second := e.send("a", "second")
+			e.eventually(8*time.Second, "it sleeps", func() bool { return e.rest.is(asleep) })
+			waiting := 0
+			for _, got := range []Receipt{first, second} {
+				if e.delivery(got.ID, 1).State == posthaste.StatePending {
+					waiting++
+				}
+			}
+			if waiting == 0 {
+				t.Error("nothing was held back")
+			}
+			for _, got := range []Receipt{first, second} {
+				if d, _ := e.ended(got.ID, 1); d.State != test.ends {
+					t.Errorf("%+v", d)
+				}
+			}
+			e.verified()
+		})
+	}
+}
