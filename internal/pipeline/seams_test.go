@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -274,4 +276,33 @@ func TestNewEventsDoNotWaitForSlotsOfRetries(t *testing.T) {
 	})
 	e.eventually(10*time.Second, "the retries, too", func() bool { at, _ := r.seen(); return len(at) == n+3 }) // 4 s by their limit
 	e.verified()
+}
+
+// With its lane full an endpoint behind a gate waits for room; it does not ask for some
+// again and again.
+func TestAFullLaneBehindAGateIsQuiet(t *testing.T) {
+	var looks atomic.Int64
+	e := startEngine(t, func(c *Config) {
+		c.Now = func() time.Time { looks.Add(1); return time.Now() }
+	})
+	release := make(chan struct{})
+	r := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	t.Cleanup(r.Close)
+	t.Cleanup(sync.OnceFunc(func() { close(release) }))
+	row := e.endpoint(r.URL, func(d *posthaste.Definition) {
+		d.MaxInFlight, d.Retry.Timeout = 2, posthaste.Duration(20*time.Second)
+		d.RateLimit = &posthaste.RateLimit{RPS: 10_000}
+	})
+	for i := range 40 {
+		e.send("a", fmt.Sprint(i))
+	}
+	e.eventually(5*time.Second, "the lane is full and more is due", func() bool {
+		running, waiting := e.lanes.counts()
+		return running+waiting == 2*roomPerSlot && e.agenda.isReady(row.No)
+	})
+	before, began := looks.Load(), time.Now()
+	e.eventually(5*time.Second, "a second is over", func() bool { return time.Since(began) > time.Second })
+	if n := looks.Load() - before; n > 5000 {
+		t.Errorf("the clock was read %d times within a second", n)
+	}
 }

@@ -69,34 +69,40 @@ func (p *Pipeline) startThrough(ctx context.Context, e *endpoint) {
 	if !p.throughs.begin(e.row.No) {
 		return // looked at again when one has ended
 	}
-	p.throughs.tasks.Go(func() {
-		err := p.claimThrough(ctx, e)
+	n, room := p.reserveThrough(e)
+	if n == 0 {
 		p.throughs.end(e.row.No)
-		if err != nil && ctx.Err() == nil {
+		return // looked at again when room is freed, and not before: that would go round in circles
+	}
+	p.throughs.tasks.Go(func() {
+		if err := p.claimThrough(ctx, e, n, room); err != nil && ctx.Err() == nil {
 			p.log.WarnContext(ctx, "claim failed", "err", err)
 			p.pause(ctx, time.Second)
 		}
+		p.throughs.end(e.row.No)
 		poke(p.agenda.changed)
 	})
 }
 
-// claimThrough leases what the gate of an endpoint lets pass. A gate that can't be
-// asked, because somebody else holds its row, is no reason not to deliver; only order
-// waits for it.
-func (p *Pipeline) claimThrough(ctx context.Context, e *endpoint) error {
+// reserveThrough takes room for what may pass the gate of an endpoint at most.
+func (p *Pipeline) reserveThrough(e *endpoint) (n int, room kind) {
 	no := e.row.No
-	from := p.agenda.from(no)
-	if e.ordered() {
-		from = time.Time{} // a place may be filled that lies before the last one
-	}
-	room := kind{within: e.policy.Lateness()}
+	room = kind{within: e.policy.Lateness()}
 	want := claimCap
 	if e.ordered() || p.gates.state(no).Probing(e.policy) {
 		want = 1
 	}
-	n := p.lanes.reserve(no, p.slotsFor(e), want, room)
-	if n == 0 {
-		return nil // looked at again when room is freed
+	return p.lanes.reserve(no, p.slotsFor(e), want, room), room
+}
+
+// claimThrough leases what the gate of an endpoint lets pass. A gate that can't be
+// asked, because somebody else holds its row, is no reason not to deliver; only order
+// waits for it. Room for n is reserved.
+func (p *Pipeline) claimThrough(ctx context.Context, e *endpoint, n int, room kind) error {
+	no := e.row.No
+	from := p.agenda.from(no)
+	if e.ordered() {
+		from = time.Time{} // a place may be filled that lies before the last one
 	}
 	if p.gates.isLocked(no) && !e.ordered() {
 		return p.claim(ctx, []store.ClaimWant{{Endpoint: no, Cap: n, From: from, IgnoreGate: true}})
