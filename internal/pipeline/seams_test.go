@@ -306,3 +306,20 @@ func TestAFullLaneBehindAGateIsQuiet(t *testing.T) {
 		t.Errorf("the clock was read %d times within a second", n)
 	}
 }
+
+// More retries than one look covers can be due at the very same moment, as after a
+// reclaim. No look gets past them: then it is not repeated before one of them may go.
+func TestAWallOfRetriesIsNotLookedAtAgainAndAgain(t *testing.T) {
+	e := startEngine(t, nil)
+	row := e.endpoint("http://127.0.0.1:1", nil)
+	e.stop()
+	at, now := e.Now().Add(-time.Second), e.Now()
+	e.agenda.note(row.No, now, now)
+	e.agenda.from(row.No)
+	e.noteThrough(e.routing.current(row.No), claimCap, at, store.ClaimedThrough{
+		Examined: at, More: true, Pass: gate.Pass{Attempts: claimCap, Again: now.Add(10 * time.Second)},
+	})
+	if e.agenda.isReady(row.No) {
+		t.Error("it is to be looked at at once")
+	}
+}

@@ -209,6 +209,7 @@ func (p *Pipeline) noteThrough(e *endpoint, asked int, from time.Time, got store
 	}
 	n := len(got.Leases)
 	exhausted := n < asked && !got.More
+	stands := n == 0 && !got.Examined.After(from) // there is more, which a look from here does not come to
 	p.throughs.forgetSlot(no)
 	switch pass := got.Pass; {
 	case !got.HeadAt.IsZero():
@@ -220,7 +221,7 @@ func (p *Pipeline) noteThrough(e *endpoint, asked int, from time.Time, got store
 	case !pass.Again.IsZero() && n == pass.Attempts && n < asked: // the limit is reached
 		p.throughs.noteSlot(no, pass.Again)
 		sooner(pass.Again)
-	case !pass.Again.IsZero() && pass.Retries < pass.Attempts && exhausted: // what is left are retries
+	case !pass.Again.IsZero() && pass.Retries < pass.Attempts && (exhausted || stands): // what is left are retries
 		sooner(pass.Again)
 	case p.gates.state(no).Probing(e.policy):
 		sooner(got.Gate.OpenUntil) // the probe decides, and is heard of sooner
