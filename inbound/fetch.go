@@ -21,6 +21,7 @@ const (
 	fetchTimeout    = 5 * time.Second
 	maxFetchedBytes = 64 << 10
 	keyLifetime     = time.Hour
+	keyGrace        = 24 * time.Hour   // how long an expired key still serves while it can't be fetched anew
 	failureLifetime = 10 * time.Second // how long a failed fetch is not tried again
 	maxCachedKeys   = 64
 	maxFetches      = 30 // of different keys a minute
@@ -98,6 +99,9 @@ func (c *keyCache) get(ctx context.Context, name string, fetch func(context.Cont
 	if entry == nil || entry.isOver(now) {
 		if !c.mayFetch(now) {
 			c.mu.Unlock()
+			if entry != nil && entry.isGood() && now.Sub(entry.expires) < keyGrace { // whoever asks for made-up keys must not make a real one unusable
+				return entry.key, nil
+			}
 			return key{}, errTooManyNew
 		}
 		entry = &cachedKey{done: make(chan struct{})}
@@ -144,12 +148,31 @@ func (c *keyCache) mayFetch(now time.Time) bool {
 		return false
 	}
 	c.fetches++
-	for name, e := range c.entries {
-		if len(c.entries) >= maxCachedKeys || e.isOver(now) {
-			delete(c.entries, name)
+	// What was asked for in vain goes first, since anybody can ask for that; then what has
+	// expired; then anything.
+	for _, goes := range []func(*cachedKey) bool{
+		func(e *cachedKey) bool { return e.isOver(now) && !e.isGood() },
+		func(e *cachedKey) bool { return len(c.entries) >= maxCachedKeys && !e.isGood() },
+		func(e *cachedKey) bool { return len(c.entries) >= maxCachedKeys && e.isOver(now) },
+		func(*cachedKey) bool { return len(c.entries) >= maxCachedKeys },
+	} {
+		for name, e := range c.entries {
+			if goes(e) {
+				delete(c.entries, name)
+			}
 		}
 	}
 	return true
+}
+
+// isGood reports whether the key was found, be it expired.
+func (e *cachedKey) isGood() bool {
+	select {
+	case <-e.done:
+		return e.err == nil
+	default:
+		return false
+	}
 }
 
 // fetch sends a request to a URL whose host was checked before.
