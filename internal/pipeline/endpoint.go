@@ -112,7 +112,7 @@ func (p *Pipeline) change(ctx context.Context, tenant store.TenantNo, id posthas
 			return row, err
 		}
 		p.reload(ctx, tenant)
-		p.ownerChanged(ctx, before.Definition, row.Definition, row.No)
+		p.ownerChanged(ctx, before, row.Endpoint, row.No)
 		return row, nil
 	}
 	return store.EndpointRow{}, errContended

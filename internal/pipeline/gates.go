@@ -370,9 +370,9 @@ func orNil(at time.Time) any {
 }
 
 // ownerChanged brings a gate in line with what the endpoint's owner changed: what
-// the endpoint did at another URL counts no more, and a breaker that is taken away is
-// closed.
-func (p *Pipeline) ownerChanged(ctx context.Context, before, after posthaste.Definition, no store.EndpointNo) {
+// the endpoint did at another URL counts no more, a breaker that is taken away is
+// closed, and one that is enabled or resumed has all the time that it may fail before it.
+func (p *Pipeline) ownerChanged(ctx context.Context, before, after posthaste.Endpoint, no store.EndpointNo) {
 	var change func(gate.State) gate.State
 	switch {
 	case after.URL != before.URL:
@@ -380,7 +380,12 @@ func (p *Pipeline) ownerChanged(ctx context.Context, before, after posthaste.Def
 	case after.Breaker == nil && before.Breaker != nil:
 		now := p.clock.Now()
 		change = func(s gate.State) gate.State {
-			s, _ = s.Record(gate.PolicyOf(after), now, nil)
+			s, _ = s.Record(gate.PolicyOf(after.Definition), now, nil)
+			return s
+		}
+	case before.Disabled && !after.Disabled, before.Paused && !after.Paused:
+		change = func(s gate.State) gate.State {
+			s.FailingSince = time.Time{}
 			return s
 		}
 	default:
