@@ -25,6 +25,15 @@ const batchSuffix = "-batch"
 // payloadBytes is about what a payload takes, for budgets that grow with it.
 const payloadBytes = 1060
 
+const (
+	// acknowledgeBudget is how much longer a provider may wait for its answer, while
+	// nothing can be delivered, than an application for that to its event.
+	acknowledgeBudget = 1.5
+	// streamClientBudget is the kB of the engine's memory that an idle client of the
+	// stream may take: its connection with net/http's buffers and goroutines takes most.
+	streamClientBudget = 40
+)
+
 // checkBudgets compares the groups of engines that have a baseline with the
 // project's budgets. Rates and latencies are ratios against the bare minimum in
 // the same rounds, so that a slow or busy machine changes them little; CPU, WAL

@@ -15,8 +15,9 @@ import (
 )
 
 // scenario is a situation in which a gate is to keep one endpoint from hurting
-// others. What it is compared with is measured in the same run, by the same
-// processes, so that the ratio says little of the machine.
+// others, or in which many wait for what comes in. What it is compared with is
+// measured in the same run, by the same processes, so that the ratio says little of
+// the machine.
 type scenario struct {
 	name     string
 	replicas int  // processes on PostgreSQL; on SQLite there is one
@@ -32,6 +33,8 @@ func scenarios() []scenario {
 		{name: "limited-throughput", replicas: 1, play: limitedThroughput},
 		{name: "expiry", replicas: 1, once: true, play: expiry},
 		{name: "deletion", replicas: 1, once: true, play: deletion},
+		{name: "acknowledge", replicas: 1, play: acknowledge},
+		{name: "idle-streams", replicas: 1, once: true, play: idleStreams},
 	}
 }
 

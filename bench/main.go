@@ -44,6 +44,9 @@ func main() {
 	// Generator and receiver keep little and drop much: fewer collections leave
 	// more of the machine to the engine.
 	debug.SetGCPercent(400)
+	if args := os.Args[1:]; len(args) > 0 && args[0] == holdCommand {
+		os.Exit(holdStreams(args[1:]))
+	}
 	os.Exit(run(os.Args[1:]))
 }
 
@@ -79,7 +82,7 @@ func parseFlags(args []string) (options, error) {
 	engines := flags.String("engines", "", "engines to measure, separated by commas: "+strings.Join(builtInNames(), ", ")+
 		", or .json files (default: the comparison)")
 	phases := flags.String("phases", "sat:50000:64", "with -engines: phases, separated by commas: sat:EVENTS:CONNECTIONS, rate:PER_SECOND:SECONDS")
-	gates := flags.String("gates", "", "in place of the comparison: scenarios of endpoints that are slow, dead, limited or paused, separated by commas, or all: "+
+	gates := flags.String("gates", "", "in place of the comparison: scenarios of endpoints that are slow, dead, limited or paused, of sources and of streams, separated by commas, or all: "+
 		strings.Join(scenarioNames(), ", "))
 	flags.Float64Var(&o.share, "share", 1, "with -gates: share of their events, 0.01 to 1")
 	rounds := flags.Int("rounds", 3, "how often each phase runs")
