@@ -19,18 +19,19 @@ const (
 	// acknowledgeRate is a busy provider, far from saturation: the latency is then
 	// the engine's own and not that of a queue.
 	acknowledgeRate = 500
-	// acknowledgeSeconds is how long each side is measured, a second at a time.
-	acknowledgeSeconds = 10
+	// acknowledgeTurn is how many events are sent before it is the other side's turn:
+	// 200 ms of them, shorter than most of what disturbs a machine.
+	acknowledgeTurn  = 100
+	acknowledgeTurns = 50
 	// failingSettings keep attempts coming however many fail, as a breaker would not.
-	// The second attempt falls into the next of the source's seconds, the third after
-	// the run: so what fails loads the source's seconds, and hardly the others.
-	failingSettings = `,"breaker":null,"max_in_flight":64,"retry":{"timeout":"5s","schedule":["2s","1h"]}`
+	// The second attempt is a whole number of turns after the first, the third after
+	// the run: so what fails loads the source's turns, and hardly the others.
+	failingSettings = `,"breaker":null,"max_in_flight":64,"retry":{"timeout":"5s","schedule":["2s","1h"],"jitter":0}`
 )
 
 // acknowledge measures how fast a provider is answered while nothing that it sent
 // can be delivered, beside how fast the engine accepts an application's own events,
-// which arrive. The two take turns by the second, so that what else the machine
-// does falls on both.
+// which arrive. The two take turns, so that what else the machine does falls on both.
 func acknowledge(ctx context.Context, g *gated) error {
 	source, secret, err := g.addSource(ctx)
 	if err != nil {
@@ -57,18 +58,18 @@ func acknowledge(ctx context.Context, g *gated) error {
 	return nil
 }
 
-// takeTurns sends events to the API for a second, deliveries to the source for the
-// next, and so on, and compares how long the answers took.
+// takeTurns sends some events to the API, then as many deliveries to the source, and
+// so on, and compares how long the answers took.
 func (g *gated) takeTurns(ctx context.Context, how string, toSource template) error {
 	own := g.templates[0]
-	turns := slices.Concat(slices.Repeat([]template{own}, acknowledgeRate), slices.Repeat([]template{toSource}, acknowledgeRate))
-	rec := g.flow("turns", g.size(acknowledgeSeconds)*len(turns))
+	turns := slices.Concat(slices.Repeat([]template{own}, acknowledgeTurn), slices.Repeat([]template{toSource}, acknowledgeTurn))
+	rec := g.flow("turns", g.size(acknowledgeTurns)*len(turns))
 	defer g.receiver.closeFlow(rec)
 	sides := [2][]int64{} // of the API, of the source: what the answers took
 	_, err := g.observed(ctx, "source, endpoint: "+how, func(res *result) (int, error) {
 		generator{turns, rec, g.watch.now() + int64(g.bench.limit)}.openLoop(ctx, acknowledgeRate, maxConns/2)
 		for i := range rec.intended {
-			side := i / acknowledgeRate % 2
+			side := i / acknowledgeTurn % 2
 			sides[side] = append(sides[side], rec.acked[i].Load()-rec.intended[i])
 		}
 		err := g.until(ctx, "arrival of the events of the API", sampleEvery, func() (bool, error) {
@@ -76,7 +77,7 @@ func (g *gated) takeTurns(ctx context.Context, how string, toSource template) er
 		})
 		res.tally(rec)
 		res.lost, res.arriveIn = 0, latency{} // those of the source wait for their next attempt, as they are to
-		res.remark = "every other second events of the API, which are delivered"
+		res.remark = "half of them events of the API, which are delivered"
 		return res.accepted, errors.Join(res.verdict(true, len(rec.intended)), err)
 	})
 	if err != nil {

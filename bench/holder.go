@@ -33,7 +33,9 @@ func holdStreams(args []string) int {
 
 // hold returns when a client has ended, which none does by itself.
 func hold(addr string, clients int, out io.Writer) error {
-	request := fmt.Sprintf("GET /v1/stream?types=event.accepted HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n\r\n", addr, os.Getenv(holdKey))
+	// Without "close" the end of a stream would not be the end of its connection.
+	request := fmt.Sprintf("GET /v1/stream?types=event.accepted HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nConnection: close\r\n\r\n",
+		addr, os.Getenv(holdKey))
 	connected, told, failed := countdown(clients), countdown(clients), make(chan error, clients)
 	go func() {
 		connected.Wait()

@@ -19,6 +19,7 @@
 //	go run ./bench -engines reference-sqlite,posthaste-sqlite -phases sat:20000:64 -rounds 5
 //	go run ./bench -engines posthaste-postgres -phases rate:500:10 -out ""
 //	go run ./bench -gates all
+//	go run ./bench -gates acknowledge,idle-streams
 //	go run ./bench -gates slow-neighbour,expiry -share 0.1 -rounds 1 -out ""
 //
 // It needs Linux (it reads /proc) and, for engines on PostgreSQL, the server's
