@@ -68,6 +68,9 @@ func (g *gated) takeTurns(ctx context.Context, how string, toSource template) er
 	sides := [2][]int64{} // of the API, of the source: what the answers took
 	_, err := g.observed(ctx, "source, endpoint: "+how, func(res *result) (int, error) {
 		generator{turns, rec, g.watch.now() + int64(g.bench.limit)}.openLoop(ctx, acknowledgeRate, maxConns/2)
+		if failed := rec.failed.Load(); failed > 0 {
+			return 0, fmt.Errorf("%d of %d events not accepted; first error: %s", failed, len(rec.intended), *rec.firstErr.Load())
+		}
 		for i := range rec.intended {
 			side := i / acknowledgeTurn % 2
 			sides[side] = append(sides[side], rec.acked[i].Load()-rec.intended[i])
