@@ -80,7 +80,7 @@ type Delivery struct {
 	// Attempt is 1, 2, 3 …, going on through replays.
 	Attempt int
 
-	send func(context.Context, Event) (Receipt, error)
+	send func(ctx context.Context, tenant string, event Event) (Receipt, error)
 }
 
 // Send has an event accepted that this one causes: of the same tenant, with this
@@ -99,10 +99,19 @@ type Delivery struct {
 // error is [posthaste.CodeIdempotencyMismatch]: leave out what varies, such as the
 // time.
 func (d Delivery) Send(ctx context.Context, event Event) (Receipt, error) {
+	return d.SendTo(ctx, d.Tenant, event)
+}
+
+// SendTo is Send for another tenant: for a program that receives for all of its
+// tenants in one place, as with the one webhook URL of a Meta app, and finds out
+// whose an event is. The new event belongs to that tenant alone; parent and
+// correlation id go on, so an operator can follow the chain across. To repeat it
+// is safe as long as it goes to the same tenant.
+func (d Delivery) SendTo(ctx context.Context, tenant string, event Event) (Receipt, error) {
 	if d.send == nil {
 		return Receipt{}, errors.New("send an event from a handler: this delivery was not made by an engine")
 	}
-	return d.send(ctx, event)
+	return d.send(ctx, tenant, event)
 }
 
 // Permanent marks an error of a handler that no retry can help: the delivery is
@@ -242,7 +251,7 @@ func (e *Engine) keepHandler(ctx context.Context, h Handler) error {
 func (e *Engine) deliveryOf(h pipeline.Handling) Delivery {
 	return Delivery{
 		Event: h.Event, DeliveryID: h.Delivery, Tenant: h.Tenant.Name, Attempt: h.Attempt,
-		send: func(ctx context.Context, child Event) (Receipt, error) {
+		send: func(ctx context.Context, tenant string, child Event) (Receipt, error) {
 			if err := e.check(child); err != nil {
 				return Receipt{}, err
 			}
@@ -251,7 +260,14 @@ func (e *Engine) deliveryOf(h pipeline.Handling) Delivery {
 					Field: "IdempotencyKey", Message: fmt.Sprintf("is longer than %d bytes", pipeline.MaxChildKeyBytes),
 				}})
 			}
-			got, err := h.Send(ctx, child.accepted(), child.Endpoints)
+			in := pipeline.Submission{Event: child.accepted(), Endpoints: child.Endpoints}
+			if tenant != h.Tenant.Name {
+				var err error
+				if in.Tenant, err = e.pipeline.Tenant(ctx, tenant); err != nil {
+					return Receipt{}, noTenant(tenant, err)
+				}
+			}
+			got, err := h.Send(ctx, in)
 			return receiptOf(got), err
 		},
 	}

@@ -30,8 +30,9 @@ type Handling struct {
 	Delivery posthaste.ID
 	Tenant   store.TenantRow // the event's: name and number
 	Attempt  int
-	// Send has an event accepted that this one causes; see [Pipeline.acceptChild].
-	Send func(ctx context.Context, child posthaste.Event, endpoints []posthaste.ID) (Receipt, error)
+	// Send has an event accepted that this one causes; see [Pipeline.acceptChild]. Of
+	// the same tenant where none is given.
+	Send func(ctx context.Context, child Submission) (Receipt, error)
 }
 
 // handlers are those that this process has registered.

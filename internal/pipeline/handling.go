@@ -128,9 +128,12 @@ func (p *Pipeline) handling(l loaded, tenant string) Handling {
 		Tenant: store.TenantRow{No: l.lease.Tenant, Tenant: posthaste.Tenant{Name: tenant}},
 	}
 	var children atomic.Int64
-	d.Send = func(ctx context.Context, child posthaste.Event, endpoints []posthaste.ID) (Receipt, error) {
-		child.Source = l.endpoint.row.URL
-		return p.acceptChild(ctx, d, Submission{Event: child, Endpoints: endpoints}, children.Add(1))
+	d.Send = func(ctx context.Context, child Submission) (Receipt, error) {
+		child.Event.Source = l.endpoint.row.URL
+		if child.Tenant.No == 0 {
+			child.Tenant = d.Tenant
+		}
+		return p.acceptChild(ctx, d, child, children.Add(1))
 	}
 	return d
 }
@@ -139,7 +142,7 @@ func (p *Pipeline) handling(l loaded, tenant string) Handling {
 // the delivery goes before it.
 const MaxChildKeyBytes = posthaste.MaxIdempotencyKeyBytes - len("dlv_01jckr3wqge0t9rr6bzs4d8vnq/")
 
-// acceptChild accepts an event that a handler sends: of the same tenant, with the
+// acceptChild accepts an event that a handler sends: with the
 // event that it works on as parent, and under a key that an attempt after this one
 // makes again. The key is the delivery with the child's own key, or with its number
 // in the order of this attempt. Keys of handlers are in a namespace of their own,
@@ -149,7 +152,7 @@ func (p *Pipeline) acceptChild(ctx context.Context, d Handling, in Submission, n
 	if key == "/" {
 		key = fmt.Sprint("#", number)
 	}
-	in.Tenant, in.Namespace = d.Tenant, store.NamespaceHandler
+	in.Namespace = store.NamespaceHandler
 	in.Event.IdempotencyKey = d.Delivery.Print(posthaste.KindDelivery) + key
 	in.Event.Parent, in.Event.CorrelationID = d.Event.ID, d.Event.CorrelationID
 	if err := p.running(); err != nil {
