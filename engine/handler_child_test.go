@@ -123,3 +123,46 @@ func TestHandlerSendsWithoutTheRoleAccept(t *testing.T) {
 		t.Errorf("%d children", n)
 	}
 }
+
+// TestHandlerSendsToAnotherTenant: the chain goes on, and the event is the other tenant's alone.
+func TestHandlerSendsToAnotherTenant(t *testing.T) {
+	onBoth(t, func(t *testing.T, db store.Store) {
+		arrived := make(chan engine.Delivery, 10)
+		results := make(chan error, 10)
+		p := newProgram(t, db, "test",
+			engine.Handler{EventTypes: []string{"parent"}, Schedule: quick(1), Func: func(ctx context.Context, d engine.Delivery) error {
+				got, err := d.SendTo(ctx, "acme", engine.Event{Type: "child", IdempotencyKey: "one"})
+				if err != nil || got.Duplicate != (d.Attempt > 1) {
+					t.Errorf("attempt %d: %+v, %v", d.Attempt, got, err)
+				}
+				_, err = d.SendTo(ctx, "nobody", engine.Event{Type: "child"})
+				results <- err
+				if d.Attempt == 1 {
+					return errors.New("again")
+				}
+				return nil
+			}},
+			engine.Handler{EventTypes: []string{"child"}, Func: func(_ context.Context, d engine.Delivery) error { arrived <- d; return nil }})
+		stop := run(t, p.Engine)
+		p.api("POST /v1/tenants", `{"name":"acme"}`, http.StatusCreated)
+		parent := p.send("default", engine.Event{Type: "parent"})
+		child := <-arrived
+		if child.Tenant != "acme" || child.Parent != parent.ID || child.CorrelationID != parent.ID || child.Source != "func:parent" {
+			t.Errorf("the child: %+v", child)
+		}
+		p.ended(parent.ID)
+		for range 2 {
+			if err := <-results; posthaste.CodeOf(err) != posthaste.CodeNotFound {
+				t.Errorf("to a tenant that is not there: %v", err)
+			}
+		}
+		if n := children(t, p, parent.ID); n != 0 {
+			t.Errorf("%d children in the parent's tenant", n)
+		}
+		stop()
+		if len(arrived) != 0 {
+			t.Error("the child came twice")
+		}
+		verified(t, db)
+	})
+}
