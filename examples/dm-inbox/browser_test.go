@@ -123,7 +123,11 @@ func (b *browser) do(method, path string, form url.Values, want int) string {
 	return string(body)
 }
 
-func (b *browser) get(path string, want int) string { b.t.Helper(); return b.do("GET", path, nil, want) }
+func (b *browser) get(path string, want int) string {
+	b.t.Helper()
+	return b.do("GET", path, nil, want)
+}
+
 func (b *browser) post(path string, form url.Values, want int) string {
 	b.t.Helper()
 	return b.do("POST", path, form, want)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/posthaste-dev/posthaste/inbound/meta/metatest"
+	"github.com/posthaste-dev/posthaste/internal/testdb"
 )
 
 var noon = time.UnixMilli(1_700_000_000_000)
@@ -255,4 +256,35 @@ func TestOneIDLeadsThrough(t *testing.T) {
 			t.Errorf("lines: %v\nwant   %v", seen, want)
 		}
 	})
+}
+
+// TestTwoReplicas: two programs on one database take the same traffic at once, and a
+// browser at one of them is told of what the other one stored.
+func TestTwoReplicas(t *testing.T) {
+	database := testdb.Postgres(t)
+	one := newRig(t, database, func(c *Config) { c.Replica = "one" })
+	two := newRig(t, database, func(c *Config) { c.Replica, c.MasterKey, c.AdminKey = "two", one.config.MasterKey, one.config.AdminKey })
+	live := two.browser("anna").live(t.Context(), "")
+	chat := metatest.Chat{Account: acmeInstagram, Customer: "9001"}
+	var wg sync.WaitGroup
+	for i := range 40 {
+		for _, r := range []*rig{one, two} {
+			wg.Go(func() {
+				r.send("instagram", metatest.Messaging(acmeInstagram, at(i), chat.Text(at(i), fmt.Sprint("m", i), "hi"), chat.React(at(i), fmt.Sprint("m", i), "love", "❤")))
+			})
+			wg.Go(func() { r.sendItem("meta.message", chat.Text(at(i), fmt.Sprint("m", i), "hi")) })
+		}
+	}
+	wg.Wait()
+	one.eventually("all is told", func() bool {
+		return slices.Equal(one.table(`SELECT count(*) FROM live_events WHERE type IN ('message.created', 'reaction.changed') AND live_event_id <> ''`), []string{"80"})
+	})
+	one.expect(`SELECT unread, user_id FROM leads`, "40|9001")
+	seen := map[string]int{}
+	for seen["acme message.created"] < 40 || seen["acme reaction.changed"] < 40 {
+		seen[(<-live)[1]]++
+	}
+	if seen["acme message.created"] != 40 || seen["acme reaction.changed"] != 40 || seen["acme lead.created"] != 1 {
+		t.Errorf("seen: %v", seen)
+	}
 }

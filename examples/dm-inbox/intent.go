@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -77,6 +78,9 @@ func (in *Inbox) handleIntent(ctx context.Context, d engine.Delivery) error {
 		}
 		return c.tell(ctx, typeLeadUpdated, map[string]any{"intent": intent})
 	})
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil // the customer was erased meanwhile
+	}
 	if err != nil {
 		return fmt.Errorf("store the intent: %w", err)
 	}

@@ -62,8 +62,9 @@ func main() {
 	c.AppSecret = fromEnv("DM_INBOX_APP_SECRET", "demo-app-secret-of-dm-inbox")
 	c.Password = fromEnv("DM_INBOX_PASSWORD", "demo")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, c); err != nil {
+	err := run(ctx, c)
+	stop()
+	if err != nil {
 		c.Log.ErrorContext(ctx, "stopped", "err", err)
 		os.Exit(1)
 	}
@@ -150,29 +151,29 @@ func newInbox(ctx context.Context, c Config, db engineStore) (*Inbox, error) {
 func (in *Inbox) serve(ctx context.Context, listener net.Listener) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	// The engine ends after the server: a webhook that is being taken gets its answer.
+	engineCtx, stopEngine := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopEngine()
 	server := &http.Server{Handler: in.routes(), ReadHeaderTimeout: 10 * time.Second}
-	server.RegisterOnShutdown(in.engine.CloseStreams) // they would go on as long as browsers stay
-	ended := make(chan error, 2)
-	go func() {
-		defer stop()
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			ended <- err
-			return
-		}
-		ended <- nil
-	}()
-	go func() { defer stop(); ended <- in.engine.Run(ctx) }()
-	if err := in.start(ctx); err != nil && ctx.Err() == nil {
-		in.log.ErrorContext(ctx, "the start failed", "err", err)
+	server.RegisterOnShutdown(in.engine.CloseStreams) // they would go on for as long as browsers stay
+	served, ran := make(chan error, 1), make(chan error, 1)
+	go func() { defer stop(); served <- server.Serve(listener) }()
+	go func() { defer stop(); ran <- in.engine.Run(engineCtx) }()
+	failed := in.start(ctx)
+	if failed != nil && ctx.Err() == nil {
 		stop()
-		return errors.Join(err, server.Close(), <-ended, <-ended)
+	} else {
+		failed = nil // it was told to end, and the rest says why
 	}
 	<-ctx.Done()
-	// Requests first: a webhook that is being taken should get its answer.
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	grace, cancel := context.WithTimeout(engineCtx, 10*time.Second)
 	defer cancel()
-	err := server.Shutdown(grace)
-	return errors.Join(err, <-ended, <-ended)
+	err := errors.Join(failed, server.Shutdown(grace))
+	if end := <-served; !errors.Is(end, http.ErrServerClosed) {
+		err = errors.Join(err, end)
+	}
+	stopEngine()
+	return errors.Join(err, <-ran)
 }
 
 // start makes, once the engine is ready, what it has to know: the tenants and the source that

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -167,7 +168,7 @@ func (in *Inbox) replyFailed(ctx context.Context, d engine.Delivery, r Reply, fa
 	case meta.Reconnect, meta.Permission, meta.Policy:
 		// No attempt of any reply can succeed before a person has done something.
 		return in.settleReply(ctx, d, r, func(ctx context.Context, c *change) error {
-			if err := pauseAccount(ctx, c.tx, r.AccountID, string(advice.Class)+": "+failure.Error()); err != nil {
+			if err := pauseAccount(ctx, c.tx, r.AccountID, string(advice.Class)+": "+forPeople(failure)); err != nil {
 				return err
 			}
 			return c.setReply(ctx, r, replyHeld, string(advice.Class))
@@ -187,12 +188,20 @@ func (in *Inbox) replyFailed(ctx context.Context, d engine.Delivery, r Reply, fa
 		return failure
 	}
 	err := in.settleReply(ctx, d, r, func(ctx context.Context, c *change) error {
-		return c.setReply(ctx, r, replyFailed, failure.Error())
+		return c.setReply(ctx, r, replyFailed, forPeople(failure))
 	})
 	if err != nil {
 		return err
 	}
 	return engine.Permanent(failure) // a dead letter, to be looked at and replayed
+}
+
+// forPeople is what of an error an agent can make use of; the log has all of it.
+func forPeople(err error) string {
+	if graph, ok := errors.AsType[*meta.GraphError](err); ok {
+		return cmp.Or(graph.UserMessage, graph.Message, graph.Error())
+	}
+	return err.Error()
 }
 
 // settleReply commits what became of a reply, and tells.
@@ -205,6 +214,9 @@ func (in *Inbox) settleReply(ctx context.Context, d engine.Delivery, r Reply, se
 		c.account.ID = r.AccountID
 		return settle(ctx, c)
 	})
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil // the customer was erased meanwhile, and the reply with them
+	}
 	if err != nil {
 		return fmt.Errorf("store what became of the reply: %w", err)
 	}

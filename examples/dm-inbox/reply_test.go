@@ -168,7 +168,7 @@ func TestDeadTokenHoldsReplies(t *testing.T) {
 		anna.reply("reply_2", "two")
 		anna.settled()
 		anna.expect(`SELECT id, state FROM replies`, "reply_1|held", "reply_2|held")
-		if page := anna.get("/", 200); !strings.Contains(page, "is paused: reconnect: graph api: Error validating access token") {
+		if page := anna.get("/", 200); !strings.Contains(page, "is paused: reconnect: Error validating access token") {
 			t.Errorf("the page says nothing of it: %s", page)
 		}
 		if g.count() != 1 {

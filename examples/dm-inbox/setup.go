@@ -61,7 +61,8 @@ func writeOnce(file string, text []byte) error {
 	}
 	defer os.Remove(draft.Name())
 	_, err = draft.Write(text)
-	if err = errors.Join(err, draft.Close()); err != nil {
+	err = errors.Join(err, draft.Close())
+	if err != nil {
 		return err
 	}
 	if err := os.Link(draft.Name(), file); err != nil && !errors.Is(err, os.ErrExist) {

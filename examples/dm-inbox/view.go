@@ -66,6 +66,15 @@ func (in *Inbox) serveConversations(w http.ResponseWriter, r *http.Request, s Se
 	in.render(w, r, "conversations", leads)
 }
 
+func (in *Inbox) serveAccounts(w http.ResponseWriter, r *http.Request, s Session) {
+	accounts, err := in.store.accountsOf(r.Context(), s.Tenant)
+	if err != nil {
+		in.fail(w, r, err)
+		return
+	}
+	in.render(w, r, "accounts", accounts)
+}
+
 func (in *Inbox) serveThread(w http.ResponseWriter, r *http.Request, s Session) {
 	lead, ok := in.leadOf(w, r, s)
 	if !ok {
@@ -109,7 +118,7 @@ func (s *Store) accountsOf(ctx context.Context, tenant string) ([]Account, error
 func (s *Store) leadsOf(ctx context.Context, tenant, id string) ([]leadView, error) {
 	rows, err := s.read.QueryContext(ctx, `
 		SELECT l.id, l.account_id, l.user_id, l.tenant, l.status, l.intent, l.unread, l.reopened, l.last_at, a.platform, a.name,
-			coalesce((SELECT m.text FROM messages m WHERE m.lead_id = l.id ORDER BY m.at DESC, m.mid DESC LIMIT 1), '')
+			coalesce((SELECT CASE WHEN m.text <> '' THEN m.text WHEN m.unsent_at > 0 THEN '(taken back)' ELSE '(' || m.kind || ')' END FROM messages m WHERE m.lead_id = l.id ORDER BY m.at DESC, m.mid DESC LIMIT 1), '')
 		FROM leads l JOIN accounts a ON a.id = l.account_id
 		WHERE l.tenant = $1 AND ($2 = '' OR l.id = $2) ORDER BY l.last_at DESC, l.id LIMIT $3`, tenant, id, mostShown)
 	if err != nil {

@@ -42,6 +42,7 @@ func (in *Inbox) routes() http.Handler {
 	mux.HandleFunc("POST /conversations/{lead}/reply", in.withSession(in.reply))
 	mux.HandleFunc("POST /conversations/{lead}/read", in.withSession(in.markRead))
 	mux.HandleFunc("POST /conversations/{lead}/close", in.withSession(in.closeConversation))
+	mux.HandleFunc("GET /accounts", in.withSession(in.serveAccounts))
 	mux.HandleFunc("POST /accounts/{account}/reconnect", in.withSession(in.reconnectAccount))
 	mux.HandleFunc("GET /live", in.withSession(in.serveLive))
 	// A form on another site must not answer in an agent's name. Meta's requests come
@@ -76,6 +77,9 @@ func (in *Inbox) render(w http.ResponseWriter, r *http.Request, name string, dat
 
 // fail answers for an error that is not the visitor's.
 func (in *Inbox) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() != nil {
+		return // the visitor left
+	}
 	in.log.ErrorContext(r.Context(), "a request failed", "method", r.Method, "path", r.URL.Path, "err", err)
 	http.Error(w, "That did not work. Please try again.", http.StatusInternalServerError)
 }

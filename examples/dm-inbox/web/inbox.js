@@ -4,6 +4,7 @@
 // server's to say, so an event that is missed or comes late does no harm.
 
 const list = document.getElementById("conversations");
+const accounts = document.getElementById("accounts");
 const section = document.getElementById("conversation");
 const thread = document.getElementById("thread");
 const form = document.getElementById("reply");
@@ -24,7 +25,14 @@ async function showList() {
 	const html = await fragment("/conversations");
 	if (html === null) return;
 	list.innerHTML = html;
-	list.querySelector(`[data-lead="${CSS.escape(open)}"]`)?.classList.add("open");
+	list.querySelector(`[data-lead="${CSS.escape(open)}"]`)?.classList.add("selected");
+}
+
+// What is written into a form stays: it is not replaced under the agent's hands.
+async function showAccounts() {
+	if (accounts.contains(document.activeElement)) return;
+	const html = await fragment("/accounts");
+	if (html !== null) accounts.innerHTML = html;
 }
 
 async function showThread() {
@@ -50,7 +58,7 @@ async function refresh() {
 	running = true;
 	do {
 		again = false;
-		try { await Promise.all([showList(), showThread()]); } catch { /* offline: the stream comes back and refreshes */ }
+		try { await Promise.all([showList(), showThread(), showAccounts()]); } catch { /* offline: the stream comes back and refreshes */ }
 	} while (again);
 	running = false;
 }
