@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/posthaste-dev/posthaste/client"
 	"github.com/posthaste-dev/posthaste/inbound/meta/metatest"
 	"github.com/posthaste-dev/posthaste/internal/testdb"
 )
@@ -147,25 +148,23 @@ func (r *rig) items(object, account string, items ...any) {
 // that caused too.
 func (r *rig) settled() {
 	r.t.Helper()
+	before := -1
 	r.eventually("all deliveries have ended", func() bool {
-		request, _ := http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.url+"/v1/deliveries?limit=250", nil)
-		request.Header.Set("Authorization", "Bearer "+r.config.AdminKey)
-		request.Header.Set("Posthaste-Tenant", "*")
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		defer response.Body.Close()
-		var page struct{ Data []struct{ Status string } }
-		if err := json.NewDecoder(response.Body).Decode(&page); err != nil || response.StatusCode != 200 {
-			r.t.Fatalf("answered %d, %v", response.StatusCode, err)
-		}
-		for _, d := range page.Data {
+		count := 0
+		for d, err := range r.clientOf("*").Deliveries.All(r.t.Context(), client.DeliveryFilter{}) {
+			if err != nil {
+				r.t.Fatal(err)
+			}
 			if d.Status != "delivered" && d.Status != "dead" {
+				before = -1
 				return false
 			}
+			count++
 		}
-		return true
+		// While one look went from page to page, what it saw last may have caused more.
+		isSame := count == before
+		before = count
+		return isSame
 	})
 }
 
