@@ -66,6 +66,9 @@ var mayImport = map[string]string{
 	"bench":           ". client outbox bench/reference internal/testdb/cluster",
 	"bench/reference": "internal/testdb/cluster",
 	"examples/*":      ". signature outbox inbound inbound/meta inbound/meta/metatest client engine sqlite postgres posthastetest",
+
+	"examples/dm-inbox/sim":      "inbound/meta/metatest",
+	"examples/dm-inbox/simulate": "examples/dm-inbox/sim",
 }
 
 // aboveStore is what the packages that answer requests share.
@@ -74,7 +77,7 @@ const aboveStore = "internal/store internal/pipeline internal/auth internal/keyr
 // mayUseSQL lists the packages whose production code may know that a database
 // speaks SQL. Everything else goes through internal/store.
 var mayUseSQL = []string{
-	"sqlite", "postgres", "outbox", "internal/relay", "internal/testdb", "internal/testdb/cluster", "bench", "bench/reference", "examples/*",
+	"sqlite", "postgres", "outbox", "internal/relay", "internal/testdb", "internal/testdb/cluster", "bench", "bench/reference", "examples/*", "examples/dm-inbox/sim",
 }
 
 var sqlPackages = []string{"database/sql", "github.com/jackc/pgx", "modernc.org/sqlite"}
