@@ -118,7 +118,8 @@ func (s *Store) accountsOf(ctx context.Context, tenant string) ([]Account, error
 func (s *Store) leadsOf(ctx context.Context, tenant, id string) ([]leadView, error) {
 	rows, err := s.read.QueryContext(ctx, `
 		SELECT l.id, l.account_id, l.user_id, l.tenant, l.status, l.intent, l.unread, l.reopened, l.last_at, a.platform, a.name,
-			coalesce((SELECT CASE WHEN m.text <> '' THEN m.text WHEN m.unsent_at > 0 THEN '(taken back)' ELSE '(' || m.kind || ')' END FROM messages m WHERE m.lead_id = l.id ORDER BY m.at DESC, m.mid DESC LIMIT 1), '')
+			coalesce((SELECT CASE WHEN m.unsent_at > 0 THEN '(taken back)' WHEN m.text <> '' THEN m.text WHEN m.kind = 'story_mention' THEN '(a story)'
+				ELSE '(an attachment)' END FROM messages m WHERE m.lead_id = l.id ORDER BY m.at DESC, m.mid DESC LIMIT 1), '')
 		FROM leads l JOIN accounts a ON a.id = l.account_id
 		WHERE l.tenant = $1 AND ($2 = '' OR l.id = $2) ORDER BY l.last_at DESC, l.id LIMIT $3`, tenant, id, mostShown)
 	if err != nil {

@@ -312,7 +312,7 @@ func (w *writer) words() string {
 func texts() []string {
 	return []string{
 		"Is it still available?", "How much is shipping to Graz?", "Danke, schönes Wochenende!", "Do you have it in blue?",
-		"My order has not arrived", "Can I pay by invoice?", "Perfect, thank you 🙏", "👩‍👩‍👧‍👦🇦🇹 see you there",
+		"My order has not arrived", "Can I pay by invoice?", "Perfect, thank you 🙏", "👩🏽‍💻🇦🇹 see you there",
 		"مرحبا، هل هذا متوفر؟", "שלום, מה המחיר?", "<script>alert('no')</script> & \"quotes\" \\ back", "https://example.com/a?b=1&c=2 @shop",
 		"两件,谢谢", "line one\nline two\ttabbed", "?",
 	}
