@@ -38,7 +38,7 @@ build: ## build bin/posthaste, one static binary
 # and ends it in every case. -count=1 because some tests build and run the real
 # binary, which go test's cache cannot see.
 .PHONY: test
-test: bin/pgtest ## set up what the tests need (PostgreSQL, Node), then run all of them
+test: bin/pgtest ## set up what the tests need (PostgreSQL, Chromium, Node), then run all of them
 	scripts/setup-tests
 	bin/pgtest go test -race -count=1 -timeout $(TEST_TIMEOUT) $(ARGS) $(PKG)
 

@@ -83,7 +83,11 @@ func providerIndex(t *testing.T) string {
 func providerPage(t *testing.T, p inbound.Provider) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\n%s", p.Title, madePage)
-	fmt.Fprintf(&b, "The provider `%s` of a source. [All providers](README.md)\n\n## Set it up\n\n", p.Name)
+	fmt.Fprintf(&b, "The provider `%s` of a source. [All providers](README.md)", p.Name)
+	if guide := "guides/receive-from-" + p.Name + ".md"; exists("docs/" + guide) {
+		fmt.Fprintf(&b, " · [Guide, step by step](../../%s)", guide)
+	}
+	b.WriteString("\n\n## Set it up\n\n")
 	for i, step := range p.Setup {
 		fmt.Fprintf(&b, "%d. %s\n", i+1, step)
 	}
@@ -119,6 +123,11 @@ func providerPage(t *testing.T, p inbound.Provider) string {
 		fmt.Fprintf(&b, "- %s\n", note)
 	}
 	return b.String()
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
 }
 
 // exampleSource is a body for POST /v1/sources with what the provider cannot do without.
