@@ -29,7 +29,7 @@ type window struct {
 	t    *testing.T
 	name string
 	url  string
-	tab  context.Context
+	tab  context.Context //nolint:containedctx // what chromedp calls a tab
 }
 
 // startChromium returns what opens windows.
@@ -154,22 +154,22 @@ func TestBrowsers(t *testing.T) {
 	chat := metatest.Chat{Account: acmeInstagram, Customer: "9001700000000001"}
 
 	// A message comes, and both agents of Acme see it.
-	r.send("instagram", metatest.Messaging(chat.Account, at(0), chat.Text(at(0), "aWd.1", "Is the blue one still avialable? 😀")))
+	r.send("instagram", metatest.Messaging(chat.Account, at(0), chat.Text(at(0), "aWd.1", "Is the blue one gone? 😀")))
 	for _, w := range []window{anna, amir} {
-		w.sees(".lead.unread .last", "still avialable")
+		w.sees(".lead.unread .last", "blue one gone?")
 	}
 	for _, w := range []window{anna, amir} {
 		w.click(".lead", chat.Customer)
-		w.sees("#thread .message.in .text", "still avialable")
+		w.sees("#thread .message.in .text", "blue one gone?")
 	}
 
 	// An edit and a reaction change its row.
 	r.send("instagram", metatest.Messaging(chat.Account, at(2),
-		chat.Edited(at(1), "aWd.1", "Is the blue one still available? 😀", 1), chat.React(at(2), "aWd.1", "love", "❤️"),
+		chat.Edited(at(1), "aWd.1", "Is the blue one gone already? 😀", 1), chat.React(at(2), "aWd.1", "love", "❤️"),
 		chat.StoryMention(at(3), "aWd.2", "https://cdn.example/stories/1"),
 	))
 	for _, w := range []window{anna, amir} {
-		w.sees(`[data-mid="aWd.1"] .text`, "still available")
+		w.sees(`[data-mid="aWd.1"] .text`, "gone already")
 		w.sees(`[data-mid="aWd.1"] .edited`, "edited")
 		w.sees(`[data-mid="aWd.1"] .reactions`, "❤️")
 		w.sees(`[data-mid="aWd.2"]`, "story")

@@ -76,7 +76,7 @@ func TestReplicasDie(t *testing.T) {
 func startReplicas(t *testing.T, database, secret string) (replicas []*sim.Replica, urls []string) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "dm-inbox")
-	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".").CombinedOutput(); err != nil {
 		t.Fatalf("build the program: %v: %s", err, out)
 	}
 	key := keyring.Generate()
@@ -97,7 +97,7 @@ func startReplicas(t *testing.T, database, secret string) (replicas []*sim.Repli
 				"DM_INBOX_MASTER_KEY="+key),
 			Log: log,
 		}
-		if err := r.Start(); err != nil {
+		if err := r.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {

@@ -85,19 +85,23 @@ func (l *line) batchSize() int {
 	return maxBatch
 }
 
-// settle says what became of a request, and returns how many of its items come
-// again though they were taken: all of one in thirty, as if the answer was lost,
-// and one in eight of the others, in whatever request they then get into. Items
-// that were not taken all come again.
-func (l *line) settle(batch []item, taken bool) (again int) {
+// failed puts the items of a request that was not taken back in line.
+func (l *line) failed(batch []item) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.out -= len(batch)
 	object := batch[0].object
-	if !taken {
-		l.queues[object] = append(l.queues[object], batch...)
-		return 0
-	}
+	l.queues[object] = append(l.queues[object], batch...)
+}
+
+// taken returns how many of the items of a request come again though they were taken:
+// all of one in thirty, as if the answer was lost, and one in eight of the others,
+// in whatever request they then get into.
+func (l *line) taken(batch []item) (again int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.out -= len(batch)
+	object := batch[0].object
 	all := l.rand.IntN(30) == 0
 	for _, it := range batch {
 		if all || l.rand.IntN(8) == 0 {

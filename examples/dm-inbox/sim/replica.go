@@ -22,11 +22,12 @@ type Replica struct {
 	cmd *exec.Cmd
 }
 
-// Start starts the process, which must not be running.
-func (r *Replica) Start() error {
+// Start starts the process, which must not be running. It lives until Kill, not until ctx
+// ends.
+func (r *Replica) Start(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	cmd := exec.Command(r.Command[0], r.Command[1:]...)
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), r.Command[0], r.Command[1:]...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = r.Env, r.Log, r.Log
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start a replica: %w", err)
@@ -66,8 +67,7 @@ type Trouble struct {
 func (t Trouble) Make(ctx context.Context, replicas []*Replica) (killed int, err error) {
 	rand := rand.New(rand.NewPCG(t.Seed, 8))
 	for killed < t.Times {
-		wait(ctx, t.Every/2+time.Duration(rand.Int64N(int64(t.Every))))
-		if ctx.Err() != nil {
+		if !wait(ctx, t.Every/2+time.Duration(rand.Int64N(int64(t.Every)))) {
 			break
 		}
 		victim := replicas[rand.IntN(len(replicas))]
@@ -75,7 +75,7 @@ func (t Trouble) Make(ctx context.Context, replicas []*Replica) (killed int, err
 			return killed, err
 		}
 		killed++
-		if err := victim.Start(); err != nil {
+		if err := victim.Start(ctx); err != nil {
 			return killed, err
 		}
 	}

@@ -284,13 +284,12 @@ func (w *writer) broken(c *chat) bool {
 		fmt.Sprintf(`{%s,"hologram":{"mid":"m_later_invention"}}`, from),
 		fmt.Sprintf(`{"timestamp":"never","message":{"mid":"m_from_nobody_%d","text":"who?"}}`, w.now.Unix()),
 	}
-	text := items[0]
+	words := fmt.Sprintf("a message without an id, %d", w.now.Unix())
+	text := fmt.Sprintf(`{%s,"message":{"mid":null,"text":%q}}`, from, words)
 	if n := w.rand.IntN(len(items) + 1); n < len(items) {
 		text = items[n]
 	} else {
-		words := fmt.Sprintf("a message without an id, %d", w.now.Unix())
 		w.plan.Tables.addMessage(Message{Account: c.Account, Customer: c.Customer, FromCustomer: true, SentAt: w.now, MID: withoutID(words), Text: words})
-		text = fmt.Sprintf(`{%s,"message":{"mid":null,"text":%q}}`, from, words)
 	}
 	w.put("broken", item{object: c.object, account: c.Account, list: "messaging", at: w.now, json: json.RawMessage(text)})
 	return true

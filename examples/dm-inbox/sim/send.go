@@ -104,16 +104,15 @@ func (s *sender) work(ctx context.Context) error {
 func (s *sender) deliver(ctx context.Context, batch []item) {
 	text := body(batch)
 	status, err := s.post(ctx, text, metatest.Sign(s.target.Secret, text))
-	taken := err == nil && status == http.StatusOK
-	again := s.line.settle(batch, taken)
-	if !taken {
+	if err != nil || status != http.StatusOK {
+		s.line.failed(batch)
 		atomic.AddInt64(&s.report.Retried, 1)
 		wait(ctx, 200*time.Millisecond) // Meta's first retry is as quick
 		return
 	}
 	atomic.AddInt64(&s.report.Taken, 1)
 	atomic.AddInt64(&s.report.Items, int64(len(batch)))
-	atomic.AddInt64(&s.report.Again, int64(again))
+	atomic.AddInt64(&s.report.Again, int64(s.line.taken(batch)))
 }
 
 var errTaken = errors.New("a forged request was taken")
@@ -168,12 +167,15 @@ func (s *sender) post(ctx context.Context, text []byte, signature string) (int, 
 	return answer.StatusCode, nil
 }
 
-func wait(ctx context.Context, d time.Duration) {
+// wait reports whether the time has passed, rather than that ctx ended before.
+func wait(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
-		return
+		return true
 	}
 	select {
 	case <-time.After(d):
+		return true
 	case <-ctx.Done():
+		return false
 	}
 }

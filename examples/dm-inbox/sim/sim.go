@@ -94,14 +94,14 @@ func NewPlan(o Options) (*Plan, error) {
 }
 
 func (w *writer) newChat(o Options, i int) *chat {
-	object, account := instagram, ""
+	c := &chat{object: instagram}
 	if n := i % (len(o.Instagram) + len(o.Pages)); n < len(o.Instagram) {
-		account = o.Instagram[n]
+		c.Account = o.Instagram[n]
 	} else {
-		object, account = page, o.Pages[n-len(o.Instagram)]
+		c.object, c.Account = page, o.Pages[n-len(o.Instagram)]
 	}
-	customer := fmt.Sprintf("%d%015d", 7+i%3, w.rand.Int64N(1e15)) // beyond 2^53, as Meta's are
-	return &chat{object: object, Chat: metatest.Chat{Account: account, Customer: customer}}
+	c.Customer = fmt.Sprintf("%d%017d", 7+i%3, w.rand.Int64N(1e17)) // beyond 2^53, as Meta's are
+	return c
 }
 
 // add puts an item on record, the way Meta might spell it.

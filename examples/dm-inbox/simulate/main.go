@@ -62,8 +62,9 @@ func main() {
 	flag.DurationVar(&c.still, "still", 45*time.Second, "give up comparing when nothing has changed for so long")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, c); err != nil {
+	err := run(ctx, c)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "simulate:", err)
 		os.Exit(1)
 	}
@@ -78,11 +79,15 @@ func run(ctx context.Context, c config) error {
 		return err
 	}
 	fmt.Println("planned:", plan.Tables.Counts())
+	defer func() {
+		for _, r := range c.replicas {
+			_ = r.Kill()
+		}
+	}()
 	for _, r := range c.replicas {
-		if err := r.Start(); err != nil {
+		if err := r.Start(ctx); err != nil {
 			return err
 		}
-		defer func() { _ = r.Kill() }()
 	}
 	if err := send(ctx, c, plan); err != nil {
 		return err
