@@ -18,8 +18,8 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 # No symbol tables: a third of the size, and panics name their lines all the same.
 LDFLAGS := -s -w -X github.com/posthaste-dev/posthaste/internal/cli.version=$(VERSION)
 
-# One package after the other may take long (crash tests), but none this long.
-TEST_TIMEOUT ?= 12m
+# One package may take long (crash tests), but none this long.
+TEST_TIMEOUT ?= 30m
 FUZZTIME ?= 10s
 
 .PHONY: help
