@@ -4,7 +4,7 @@
 // One goroutine for each replica, the tailer, reads the table of changes while clients are
 // connected, and hands what it reads to those whom it concerns. A client that
 // comes back with the id of the last event it saw reads what it missed itself,
-// and then joins the tailer; see docs/adr/0012-changes.md for why nothing is
+// and then joins the tailer; see docs/adr/0010-changes.md for why nothing is
 // missed or told twice in between.
 package stream
 

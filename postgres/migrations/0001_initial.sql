@@ -229,7 +229,7 @@ create index changed_gates on gates (changed_at);
 
 -- What became of events, for the live stream: a row for each kind of change that
 -- a transaction makes, written by that transaction. Transactions are numbered as
--- they begin, and a reader compares the numbers with snapshots: see docs/adr/0012-changes.md.
+-- they begin, and a reader compares the numbers with snapshots: see docs/adr/0010-changes.md.
 create table changes (
     xid     int8 not null default pg_current_xact_id()::text::int8,
     at      int8 not null,
