@@ -118,6 +118,29 @@ func keepSending(ctx context.Context, client *http.Client, eventType, body strin
 	return false
 }
 
+// sendMany sends events of a type, a thousand a request.
+func (r *replica) sendMany(eventType string, n int) {
+	r.t.Helper()
+	lines := strings.Repeat(fmt.Sprintf(`{"type":%q,"payload":1}`+"\n", eventType), 1000)
+	for sent := 0; sent < n; sent += 1000 {
+		req, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost, r.url+"/v1/events/batch", strings.NewReader(lines))
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+crashAdminKey)
+		req.Header.Set("Content-Type", "application/x-ndjson")
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, res.Body)
+		_ = res.Body.Close()
+		if res.StatusCode != http.StatusOK {
+			r.t.Fatalf("batch: %d", res.StatusCode)
+		}
+	}
+}
+
 // TestGatesHoldOverReplicasAndKills runs a limited, an ordered and a failing endpoint
 // on three replicas of which one is killed again and again. The receivers' journals
 // say whether the limit held in every window, whether the order was kept, and whether
@@ -269,24 +292,7 @@ func TestOpenBreakerRewritesNoDelivery(t *testing.T) {
 		return strings.Contains(string(raw), `"gate":{"state":"open"`)
 	})
 	const pending = 100_000
-	for sent := 0; sent < pending; sent += 1000 {
-		lines := strings.Repeat(`{"type":"broken","payload":1}`+"\n", 1000)
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/v1/events/batch", strings.NewReader(lines))
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Header.Set("Authorization", "Bearer "+crashAdminKey)
-		req.Header.Set("Content-Type", "application/x-ndjson")
-		res, err := client.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, _ = io.Copy(io.Discard, res.Body)
-		_ = res.Body.Close()
-		if res.StatusCode != http.StatusOK {
-			t.Fatalf("batch: %d", res.StatusCode)
-		}
-	}
+	r.sendMany("broken", pending)
 	attempts := len(broken.seen())
 	updates := func() (deliveries, due int64) {
 		conn, err := pgx.Connect(t.Context(), db)
@@ -334,21 +340,7 @@ func TestExpiryOfALongBacklog(t *testing.T) {
 				t.Fatalf("pause: %d %s", status, raw)
 			}
 			client := &http.Client{Timeout: 30 * time.Second}
-			lines := strings.Repeat(`{"type":"held","payload":1}`+"\n", 1000)
-			for sent := 0; sent < backlog; sent += 1000 {
-				req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/v1/events/batch", strings.NewReader(lines))
-				if err != nil {
-					t.Fatal(err)
-				}
-				req.Header.Set("Authorization", "Bearer "+crashAdminKey)
-				req.Header.Set("Content-Type", "application/x-ndjson")
-				res, err := client.Do(req)
-				if err != nil {
-					t.Fatal(err)
-				}
-				_, _ = io.Copy(io.Discard, res.Body)
-				_ = res.Body.Close()
-			}
+			r.sendMany("held", backlog)
 			slowest, sent := time.Duration(0), 0
 			eventually(t, 60*time.Second, "the backlog has expired", func() bool {
 				began := time.Now()

@@ -235,25 +235,13 @@ type replayBody struct {
 // replayDelivery has nothing to decide: of concurrent requests the database lets
 // one win, and the others hear that the delivery is not dead.
 func (a *api) replayDelivery(c *call) error {
-	if err := newQuery(c).err(); err != nil {
-		return err
+	err := a.withDelivery(c, func(id posthaste.ID) error {
+		return a.Pipeline.Replay(c.r.Context(), c.tenant, id)
+	})
+	if err == nil {
+		c.write(http.StatusOK, replayBody{Status: posthaste.StatePending.String()})
 	}
-	id, err := pathID(c, posthaste.KindDelivery, "delivery")
-	if err != nil {
-		return err
-	}
-	if err := a.noBody(c); err != nil {
-		return err
-	}
-	err = a.Pipeline.Replay(c.r.Context(), c.tenant, id)
-	if errors.Is(err, store.ErrNotFound) {
-		return notFound("delivery")
-	}
-	if err != nil {
-		return err
-	}
-	c.write(http.StatusOK, replayBody{Status: posthaste.StatePending.String()})
-	return nil
+	return err
 }
 
 type skipBody struct {
@@ -264,6 +252,19 @@ type skipBody struct {
 // skipDelivery ends a delivery that its endpoint should not see, or that holds up
 // those behind it.
 func (a *api) skipDelivery(c *call) error {
+	err := a.withDelivery(c, func(id posthaste.ID) error {
+		_, err := a.Pipeline.Skip(c.r.Context(), c.tenant, id)
+		return err
+	})
+	if err == nil {
+		c.write(http.StatusOK, skipBody{Status: posthaste.StateDead.String(), Reason: posthaste.ReasonSkipped.String()})
+	}
+	return err
+}
+
+// withDelivery does something to the delivery that the path of a request without
+// parameters and body names.
+func (a *api) withDelivery(c *call, do func(id posthaste.ID) error) error {
 	if err := newQuery(c).err(); err != nil {
 		return err
 	}
@@ -274,13 +275,9 @@ func (a *api) skipDelivery(c *call) error {
 	if err := a.noBody(c); err != nil {
 		return err
 	}
-	_, err = a.Pipeline.Skip(c.r.Context(), c.tenant, id)
+	err = do(id)
 	if errors.Is(err, store.ErrNotFound) {
 		return notFound("delivery")
 	}
-	if err != nil {
-		return err
-	}
-	c.write(http.StatusOK, skipBody{Status: posthaste.StateDead.String(), Reason: posthaste.ReasonSkipped.String()})
-	return nil
+	return err
 }
