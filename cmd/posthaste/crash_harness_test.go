@@ -177,10 +177,11 @@ func (r *replica) api(method, path, body string) (int, []byte) {
 	return res.StatusCode, raw
 }
 
-// endpoint creates an endpoint with a schedule of one short step, repeated.
+// endpoint creates an endpoint with a schedule of one short step, repeated, and without
+// a breaker: what hangs or fails here is to be tried again at once.
 func (r *replica) endpoint(url string) {
 	r.t.Helper()
-	body := fmt.Sprintf(`{"url":%q,"event_types":["*"],"max_in_flight":32,"retry":{"schedule":[%s],"timeout":"5s"}}`,
+	body := fmt.Sprintf(`{"url":%q,"event_types":["*"],"max_in_flight":32,"breaker":null,"retry":{"schedule":[%s],"timeout":"5s"}}`,
 		url, strings.TrimSuffix(strings.Repeat(`"1s",`, 40), ","))
 	if status, raw := r.api(http.MethodPost, "/v1/endpoints", body); status != http.StatusCreated {
 		r.t.Fatalf("create endpoint: %d %s", status, raw)

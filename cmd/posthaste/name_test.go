@@ -32,7 +32,7 @@ func TestNameTakesOverAfterSIGKILL(t *testing.T) {
 	mine := startLoad(t, 4, 40, victim.url)
 	theirs.done.Wait()
 	mine.done.Wait()
-	eventually(t, 10*time.Second, "attempts are under way", func() bool { return c.begun.Load() >= 30 })
+	eventually(t, 10*time.Second, "attempts are under way", func() bool { return c.begun.Load() >= 24 })
 	inFlight := count(t, db, `select count(*) from deliveries where owner = (select max(epoch) from replicas)`)
 	victim.kill()
 	c.delay.Store(0)

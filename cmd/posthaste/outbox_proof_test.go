@@ -66,7 +66,7 @@ type shop struct {
 
 const shopSchema = `create table accounts (id int primary key, balance int not null);
 	insert into accounts select i, 1000 from generate_series(1, 50) i;
-	create table changes (n int primary key, account int not null, amount int not null);` + watchGone
+	create table movements (n int primary key, account int not null, amount int not null);` + watchGone
 
 // watchGone records each version of a row that leaves the outbox.
 const watchGone = `create table gone (row_id uuid, by xid8 default pg_current_xact_id());
@@ -114,7 +114,7 @@ func (s *shop) change(ctx context.Context, conn *pgx.Conn) error {
 		if _, err := tx.Exec(ctx, `update accounts set balance = balance + $2 where id = $1`, account, amount); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, `insert into changes values ($1, $2, $3)`, n, account, amount); err != nil {
+		if _, err := tx.Exec(ctx, `insert into movements values ($1, $2, $3)`, n, account, amount); err != nil {
 			return err
 		}
 		if n%7 == 0 {
@@ -144,7 +144,7 @@ func (s *shop) changes(t *testing.T) map[int]bool {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close(context.Background()) }()
-	rows, err := conn.Query(t.Context(), `select n from changes`)
+	rows, err := conn.Query(t.Context(), `select n from movements`)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -301,6 +301,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	close(p.committerDone)
 	stopWork()
 	loops.Wait()
+	p.lanes.stop()
 	p.throughs.tasks.Wait() // what they took is given back with the rest
 	p.drainAttempts(graceEnds - settleMargin)
 	stopSettle()
