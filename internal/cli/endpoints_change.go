@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"maps"
 	"strings"
 	"time"
 
@@ -87,21 +86,31 @@ func (c *endpointsUpdate) Run(ctx context.Context, s Streams) error {
 	return printEndpoint(c.printer(s), e)
 }
 
+// readPatch returns the fields of a flag --patch, none where it is not given.
+func readPatch(flag string, s Streams) (map[string]any, error) {
+	patch := map[string]any{}
+	if flag == "" {
+		return patch, nil
+	}
+	raw, err := readData(flag, s.Stdin)
+	if err != nil {
+		return nil, err
+	}
+	var fields map[string]json.RawMessage // numbers keep their digits
+	if err := json.Unmarshal(raw, &fields); err != nil {
+		return nil, usageError{"--patch is not a JSON object: " + err.Error()}
+	}
+	for name, value := range fields {
+		patch[name] = value
+	}
+	return patch, nil
+}
+
 // patch puts the flags over what --patch gives.
 func (c *endpointsUpdate) patch(s Streams) (map[string]any, error) {
-	patch := map[string]any{}
-	if c.Patch != "" {
-		raw, err := readData(c.Patch, s.Stdin)
-		if err != nil {
-			return nil, err
-		}
-		var fields map[string]json.RawMessage // numbers keep their digits
-		if err := json.Unmarshal(raw, &fields); err != nil {
-			return nil, usageError{"--patch is not a JSON object: " + err.Error()}
-		}
-		for name, value := range maps.All(fields) {
-			patch[name] = value
-		}
+	patch, err := readPatch(c.Patch, s)
+	if err != nil {
+		return nil, err
 	}
 	if c.URL != "" {
 		patch["url"] = c.URL

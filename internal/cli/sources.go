@@ -2,9 +2,7 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"maps"
 	"strconv"
 
 	"github.com/posthaste-dev/posthaste/client"
@@ -123,19 +121,9 @@ func (c *sourcesUpdate) Run(ctx context.Context, s Streams) error {
 
 // patch puts the flags over what --patch gives.
 func (c *sourcesUpdate) patch(s Streams) (map[string]any, error) {
-	patch := map[string]any{}
-	if c.Patch != "" {
-		raw, err := readData(c.Patch, s.Stdin)
-		if err != nil {
-			return nil, err
-		}
-		var given map[string]json.RawMessage // numbers keep their digits
-		if err := json.Unmarshal(raw, &given); err != nil {
-			return nil, usageError{"--patch is not a JSON object: " + err.Error()}
-		}
-		for name, value := range maps.All(given) {
-			patch[name] = value
-		}
+	patch, err := readPatch(c.Patch, s)
+	if err != nil {
+		return nil, err
 	}
 	if c.Name != nil {
 		patch["name"] = *c.Name

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"errors"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -209,14 +208,5 @@ func (a *api) deleteEndpoint(c *call) error {
 		return err
 	}
 	err = a.Pipeline.DeleteEndpoint(c.r.Context(), ownerOf(row), row.ID, pre.version(row.Version))
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return notFound("endpoint")
-	case errors.Is(err, store.ErrConflict):
-		return preconditionFailed("it is being changed")
-	case err != nil:
-		return err
-	}
-	c.WriteHeader(http.StatusNoContent)
-	return nil
+	return c.answerDeleted("endpoint", err)
 }

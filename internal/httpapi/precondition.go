@@ -1,10 +1,13 @@
 package httpapi
 
 import (
+	"errors"
+	"net/http"
 	"strconv"
 	"strings"
 
 	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/internal/store"
 )
 
 const headerIfMatch = "If-Match"
@@ -106,3 +109,18 @@ func preconditionFailed(why string) error {
 
 // etag is the entity tag of a version.
 func etag(version int) string { return `"` + strconv.Itoa(version) + `"` }
+
+// answerDeleted answers a request to delete what, an object of a version, by what
+// came of it.
+func (c *call) answerDeleted(what string, err error) error {
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return notFound(what)
+	case errors.Is(err, store.ErrConflict):
+		return preconditionFailed("it is being changed")
+	case err != nil:
+		return err
+	}
+	c.WriteHeader(http.StatusNoContent)
+	return nil
+}

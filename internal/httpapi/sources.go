@@ -267,16 +267,7 @@ func (a *api) deleteSource(c *call) error {
 		return err
 	}
 	err = a.Pipeline.DeleteSource(c.r.Context(), c.tenant, row.ID, pre.version(row.Version))
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return notFound("source")
-	case errors.Is(err, store.ErrConflict):
-		return preconditionFailed("it is being changed")
-	case err != nil:
-		return err
-	}
-	c.WriteHeader(http.StatusNoContent)
-	return nil
+	return c.answerDeleted("source", err)
 }
 
 func (a *api) listSources(c *call) error {

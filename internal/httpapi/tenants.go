@@ -255,16 +255,7 @@ func (a *api) deleteTenant(c *call) error {
 		return err
 	}
 	err = a.Pipeline.DeleteTenant(c.r.Context(), row, pre.version(row.Version))
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return notFound("tenant")
-	case errors.Is(err, store.ErrConflict):
-		return preconditionFailed("it is being changed")
-	case err != nil:
-		return err
-	}
-	c.WriteHeader(http.StatusNoContent)
-	return nil
+	return c.answerDeleted("tenant", err)
 }
 
 func (a *api) listTenants(c *call) error {

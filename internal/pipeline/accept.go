@@ -221,7 +221,7 @@ func (p *Pipeline) targetsOf(ctx context.Context, s *submission) ([]*endpoint, e
 		return nil, unavailable(err)
 	}
 	everyVersion := every.version
-	if s.Tenant.Name == OperatorTenant { // a handler that fails must not be told of itself
+	if s.Tenant.Name == posthaste.TenantOperator { // a handler that fails must not be told of itself
 		every = noRoutes
 	}
 	s.matched = [2]store.TenantVersion{{Tenant: store.EveryTenant, Version: everyVersion}, {Tenant: s.Tenant.No, Version: routes.version}}

@@ -6,11 +6,7 @@ import (
 	"fmt"
 
 	"github.com/posthaste-dev/posthaste"
-	"github.com/posthaste-dev/posthaste/internal/store"
 )
-
-// OperatorTenant is the tenant whose endpoints hear of operational events.
-const OperatorTenant = "operator"
 
 // maxAnnouncements bounds the operational events that wait to be accepted. They are
 // a service, not a promise: beyond it they are counted and left out.
@@ -41,7 +37,7 @@ func (p *Pipeline) Announce(eventType string, data any) {
 // nothing is said: what they are told of themselves would never end.
 func (p *Pipeline) announceAbout(e *endpoint, eventType string, data map[string]any) {
 	name, err := p.routing.tenantName(p.graceOver, e.row.Tenant)
-	if err != nil || name == OperatorTenant {
+	if err != nil || name == posthaste.TenantOperator {
 		return
 	}
 	data["tenant"] = name
@@ -67,12 +63,12 @@ func (p *Pipeline) runAnnounce(ctx context.Context) {
 }
 
 func (p *Pipeline) acceptAnnouncement(ctx context.Context, a announcement) error {
-	tenant, err := p.routing.tenant(ctx, OperatorTenant)
+	tenant, err := p.routing.tenant(ctx, posthaste.TenantOperator)
 	if err != nil {
-		return fmt.Errorf("find tenant %s: %w", OperatorTenant, err)
+		return fmt.Errorf("find tenant %s: %w", posthaste.TenantOperator, err)
 	}
 	s := newSubmission(Submission{
-		Tenant: store.TenantRow{No: tenant.No, RoutingVersion: tenant.RoutingVersion, Tenant: tenant.Tenant},
+		Tenant: tenant,
 		Event:  posthaste.Event{Type: a.eventType, Source: posthaste.SourceEngine, ContentType: "application/json", Payload: a.payload},
 	})
 	p.submitAnyway(ctx, []*submission{s})
