@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"encoding/base64"
+	"encoding/binary"
 	"net/url"
 	"slices"
 	"strconv"
@@ -158,6 +159,23 @@ func (q *query) cursor(l list) posthaste.ID {
 		return posthaste.ID{}
 	}
 	return posthaste.ID(raw[1:])
+}
+
+// numberCursor reads the cursor of a list whose rows have a number in the place of
+// an id that sorts by time; 0 is the beginning.
+func (q *query) numberCursor(l list) int32 {
+	cursor := q.cursor(l)
+	n := int32(binary.BigEndian.Uint32(cursor[12:])) //nolint:gosec // checked below
+	if n < 0 {
+		q.report("cursor", "is not a cursor of this list", `take it from "next" of the page before`)
+	}
+	return n
+}
+
+// numberAsID is a number, above zero, in the place of an id, for a cursor.
+func numberAsID(no int32) (id posthaste.ID) {
+	binary.BigEndian.PutUint32(id[12:], uint32(no)) //nolint:gosec // numbers are above zero
+	return id
 }
 
 // printCursor is what cursor reads; nil at the end of the list.

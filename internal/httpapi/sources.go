@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"encoding/base64"
-	"encoding/binary"
 	"errors"
 	"maps"
 	"net/http"
@@ -272,14 +271,9 @@ func (a *api) deleteSource(c *call) error {
 
 func (a *api) listSources(c *call) error {
 	q := newQuery(c, "limit", "cursor")
-	// As a tenant's, a source's cursor holds its number: its id is random.
-	cursor := q.cursor(sourceList)
 	p := store.ListSourcesParams{
 		Tenant: c.tenant.No, Limit: q.limit(),
-		Before: store.SourceNo(binary.BigEndian.Uint32(cursor[12:])), //nolint:gosec // checked below
-	}
-	if p.Before < 0 {
-		q.report("cursor", "is not a cursor of this list", `take it from "next" of the page before`)
+		Before: store.SourceNo(q.numberCursor(sourceList)), // its id is random
 	}
 	if err := q.err(); err != nil {
 		return err
@@ -290,7 +284,7 @@ func (a *api) listSources(c *call) error {
 	}
 	var next posthaste.ID
 	if len(rows) == p.Limit {
-		binary.BigEndian.PutUint32(next[12:], uint32(rows[len(rows)-1].No)) //nolint:gosec // numbers are above zero
+		next = numberAsID(int32(rows[len(rows)-1].No))
 	}
 	secrets := make(map[store.SourceNo]pipeline.SourceSecrets, len(rows))
 	for _, row := range rows {

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"encoding/binary"
 	"errors"
 	"net/http"
 
@@ -260,14 +259,9 @@ func (a *api) deleteTenant(c *call) error {
 
 func (a *api) listTenants(c *call) error {
 	q := newQuery(c, "limit", "cursor", "deleted")
-	// A tenant's cursor holds its number where others hold an id.
-	cursor := q.cursor(tenantList)
 	p := store.ListTenantsParams{
-		Before:  store.TenantNo(binary.BigEndian.Uint32(cursor[12:])), //nolint:gosec // checked below
+		Before:  store.TenantNo(q.numberCursor(tenantList)),
 		Deleted: q.oneOf("deleted", "true", "false") == "true", Limit: q.limit(),
-	}
-	if p.Before < 0 {
-		q.report("cursor", "is not a cursor of this list", `take it from "next" of the page before`)
 	}
 	if err := q.err(); err != nil {
 		return err
@@ -278,7 +272,7 @@ func (a *api) listTenants(c *call) error {
 	}
 	var next posthaste.ID
 	if len(rows) == p.Limit {
-		binary.BigEndian.PutUint32(next[12:], uint32(rows[len(rows)-1].No)) //nolint:gosec // numbers are above zero
+		next = numberAsID(int32(rows[len(rows)-1].No))
 	}
 	c.write(http.StatusOK, newPage(rows, showTenant, printCursor(tenantList, next)))
 	return nil
