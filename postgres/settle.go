@@ -95,10 +95,13 @@ func (db *DB) Settle(ctx context.Context, p store.SettleParams) (store.Settled, 
 	defer cancel()
 	settled := store.Settled{Moved: make([]bool, len(p.Settlements))}
 	places := byKey(p.Settlements)
-	err := db.settle(ctx, p, places, settled.Moved)
+	rest, err := db.settleDelivered(ctx, p, places, settled.Moved)
+	if err == nil {
+		err = db.settle(ctx, p, rest, settled.Moved)
+	}
 	if isMissingPartition(err) {
-		if places, err = db.keepKnownDays(ctx, p, places); err == nil {
-			err = db.settle(ctx, p, places, settled.Moved)
+		if rest, err = db.keepKnownDays(ctx, p, rest); err == nil {
+			err = db.settle(ctx, p, rest, settled.Moved)
 		}
 	}
 	if err == nil {
@@ -136,6 +139,11 @@ func (db *DB) settle(ctx context.Context, p store.SettleParams, places []int, mo
 	if err != nil {
 		return err
 	}
+	return readMoved(rows, moved)
+}
+
+// readMoved reads the places of what moved.
+func readMoved(rows pgx.Rows, moved []bool) error {
 	defer rows.Close()
 	for rows.Next() {
 		eachElement(rows.RawValues()[0], func(v []byte) { moved[binary.BigEndian.Uint32(v)] = true })
@@ -208,10 +216,16 @@ func (c attemptColumns) add(a *posthaste.Attempt) {
 	if a == nil {
 		a = &posthaste.Attempt{}
 	}
-	c.startedAt.time(a.StartedAt)
-	c.version.int4(int32(a.EndpointVersion))
+	c.addDelivered(a)
 	c.outcome.int2(int16(a.Outcome))
 	c.cause.int2(int16(a.Cause))
+	c.error.textOrNone(a.Error)
+}
+
+// addDelivered adds what there is to say of an attempt that delivered.
+func (c attemptColumns) addDelivered(a *posthaste.Attempt) {
+	c.startedAt.time(a.StartedAt)
+	c.version.int4(int32(a.EndpointVersion))
 	c.status.int2(int16(a.StatusCode))
 	c.total.int8(a.Timings.Total.Microseconds())
 	c.dns.durationOrNone(a.Timings.DNS)
@@ -219,7 +233,6 @@ func (c attemptColumns) add(a *posthaste.Attempt) {
 	c.tls.durationOrNone(a.Timings.TLS)
 	c.firstByte.durationOrNone(a.Timings.FirstByte)
 	c.replica.text(a.Replica)
-	c.error.textOrNone(a.Error)
 	c.headers.bytesOrNone(appendHeaders(a.ResponseHeaders))
 	c.body.bytesOrNone(a.ResponseBody)
 }

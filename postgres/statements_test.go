@@ -24,8 +24,10 @@ func statements(d day) []statement {
 	leaf := func(sql string) string { return fmt.Sprintf(sql, d.suffix()) }
 	return []statement{
 		{"accept", acceptSQL},
+		{"acceptCareful", acceptCarefulSQL},
 		{"acceptOrdered", acceptOrderedSQL},
 		{"orderLockOf", orderLockOfSQL},
+		{"delivered", leaf(deliveredSQL)},
 		{"existing", existingSQL},
 		{"mine", mineSQL},
 		{"claim", claimSQL},
