@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/internal/telemetry"
 )
 
 // logAccept writes the one wide line of an accepted event.
@@ -38,9 +39,14 @@ func correlation(e *posthaste.Event, own posthaste.ID, printed string) string {
 // is a line for each event and one for each attempt.
 type wide struct{ slog.Handler }
 
-// LogAttrs is that of [slog.Logger], for a level that is enabled.
+// LogAttrs is that of [slog.Logger], for a level that is enabled. Our own handler
+// takes such a line without a record.
 func (w wide) LogAttrs(ctx context.Context, level slog.Level, msg string, attrs ...slog.Attr) {
-	r := slog.NewRecord(time.Now(), level, msg, 0)
+	now := time.Now()
+	if own, ok := w.Handler.(*telemetry.JSON); ok && own.WriteUsual(now, level, msg, attrs) {
+		return
+	}
+	r := slog.NewRecord(now, level, msg, 0)
 	r.AddAttrs(attrs...)
 	_ = w.Handle(ctx, r) // slog.Logger throws it away, too
 }

@@ -36,9 +36,20 @@ func NewLines(out io.Writer) *Lines {
 // Write takes whole lines. It never fails: a log that can't be written must not
 // stop what it tells of.
 func (l *Lines) Write(p []byte) (int, error) {
+	l.add(func(b []byte) ([]byte, bool) { return append(b, p...), true })
+	return len(p), nil
+}
+
+// add lets write append a line to what waits, which stays as it was where write
+// reports false.
+func (l *Lines) add(write func([]byte) ([]byte, bool)) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.waiting = append(l.waiting, p...)
+	longer, ok := write(l.waiting)
+	if !ok {
+		return false
+	}
+	l.waiting = longer
 	switch {
 	case len(l.waiting) >= lineBytes:
 		l.flush()
@@ -46,7 +57,7 @@ func (l *Lines) Write(p []byte) (int, error) {
 		l.armed = true
 		l.timer.Reset(lineDelay)
 	}
-	return len(p), nil
+	return true
 }
 
 // Flush writes what waits.
