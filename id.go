@@ -87,9 +87,13 @@ var digits = func() (d [256]byte) {
 // base32 (TypeID: two leading zero bits, then the 128 bits).
 func (id ID) Print(kind Kind) string {
 	var buf [40]byte // on the stack for every kind there is
-	out := append(buf[:0], make([]byte, len(kind)+1+26)...)
-	digits := out[copy(out, kind)+1:]
-	out[len(kind)] = '_'
+	return string(id.Append(buf[:0], kind))
+}
+
+// Append appends what [ID.Print] returns to b.
+func (id ID) Append(b []byte, kind Kind) []byte {
+	b = append(append(append(b, kind...), '_'), alphabet[:26]...) // written over from here on
+	digits := b[len(b)-26:]
 	hi, lo := binary.BigEndian.Uint64(id[:8]), binary.BigEndian.Uint64(id[8:])
 	// From the right: 60 bits of the low word, then four of it with one of the
 	// high word, then the other 63.
@@ -103,7 +107,7 @@ func (id ID) Print(kind Kind) string {
 		digits[i] = alphabet[hi&31]
 		hi >>= 5
 	}
-	return string(out)
+	return b
 }
 
 // ParseID reads the public form of an id of the given kind. The error says what

@@ -128,6 +128,15 @@ func TestParseIDErrorsSayWhatIsWanted(t *testing.T) {
 	}
 }
 
+func TestAppend(t *testing.T) {
+	id := new(posthaste.Minter).Mint(time.Unix(1764428000, 0)).Delivery(7)
+	for _, kind := range []posthaste.Kind{posthaste.KindEvent, posthaste.KindEndpoint, ""} {
+		if got, want := string(id.Append([]byte("id="), kind)), "id="+id.Print(kind); got != want {
+			t.Errorf("appended %q, want %q", got, want)
+		}
+	}
+}
+
 func BenchmarkMint(b *testing.B) {
 	var m posthaste.Minter
 	b.ReportAllocs()

@@ -134,8 +134,10 @@ func rulesOf(cfg Config) posthaste.DefinitionRules {
 type call struct {
 	http.ResponseWriter
 	r         *http.Request
-	id        string  // of the request
-	route     *served // nil where none matched
+	began     time.Time
+	id        string    // of the request
+	always    [2]string // the values of the headers that every answer has, which need no memory of their own
+	route     *served   // nil where none matched
 	principal auth.Principal
 	tenant    store.TenantRow
 	status    int // 0: nothing answered yet
@@ -167,12 +169,11 @@ const headerRequestID = "Posthaste-Request-Id"
 
 // ServeHTTP gives the request its id, and answers, logs and counts it.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	began := time.Now()
-	c := &call{ResponseWriter: w, r: r, id: newRequestID()}
+	c := &call{ResponseWriter: w, r: r, began: time.Now(), id: newRequestID()}
+	c.always = [...]string{c.id, "nosniff"}
 	h := w.Header()
-	h[headerRequestID] = []string{c.id}
-	h["X-Content-Type-Options"] = []string{"nosniff"}
-	defer a.finish(c, began)
+	h[headerRequestID], h["X-Content-Type-Options"] = c.always[0:1:1], c.always[1:2:2]
+	defer a.finish(c)
 	a.mux.ServeHTTP(c, r)
 }
 
@@ -185,7 +186,7 @@ func newRequestID() string {
 }
 
 // finish runs when a request has been answered or has panicked.
-func (a *api) finish(c *call, began time.Time) {
+func (a *api) finish(c *call) {
 	if p := recover(); p != nil {
 		if err, isErr := p.(error); isErr && errors.Is(err, http.ErrAbortHandler) {
 			panic(p)
@@ -196,7 +197,7 @@ func (a *api) finish(c *call, began time.Time) {
 		}
 		c.refuse(fmt.Errorf("panic: %v", p))
 	}
-	took := time.Since(began)
+	took := time.Since(c.began)
 	if !c.endless {
 		a.seconds.observe(c.route, c.status, took)
 	}
@@ -251,7 +252,7 @@ func (a *api) readBody(c *call, maxBytes int) ([]byte, error) {
 		c.detached = true
 		return nil, tooLarge(maxBytes)
 	}
-	a.setReadDeadline(c, time.Now().Add(a.BodyTimeout))
+	a.setReadDeadline(c, c.began.Add(a.BodyTimeout))
 	body, err := readAll(c.r.Body, length, maxBytes)
 	if err != nil {
 		c.detached = true
