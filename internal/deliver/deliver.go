@@ -158,14 +158,15 @@ func (s *Sender) Close() {
 // connection on which an earlier request was answered, so they cannot go on.
 func (s *Sender) Send(ctx context.Context, t *Target, m *Message) Result {
 	r := Result{StartedAt: s.now()}
-	p := begin(ctx, t.timeout)
+	w := workspaces.Get().(*workspace)
+	defer w.free()
+	w.progress = begin(ctx, t.timeout)
+	p := &w.progress
 	if t.to.plain {
 		if err := s.guard.checkHTTP(); err != nil {
 			return p.failed(ctx, r, err)
 		}
 	}
-	w := workspaces.Get().(*workspace)
-	defer w.free()
 	w.request, w.body = s.appendRequest(w.request[:0], t, m, r.StartedAt), m.Body
 	for {
 		c, err := s.connect(ctx, t.to, p)

@@ -15,7 +15,8 @@ func (s *Sender) ControlPlain(address string) error { return s.guard.controlPlai
 func (s *Sender) Exchange(t *Target, m *Message, over net.Conn) (r Result, isReusable bool) {
 	w := workspaces.Get().(*workspace)
 	defer w.free()
-	ctx, p := context.Background(), begin(context.Background(), t.timeout)
+	ctx, p := context.Background(), &w.progress
+	w.progress = begin(ctx, t.timeout)
 	r.StartedAt = s.now()
 	w.request, w.body = s.appendRequest(w.request[:0], t, m, r.StartedAt), m.Body
 	if err := newConn(over, nil).exchange(ctx, p, w, &r); err != nil {

@@ -30,9 +30,9 @@ type progress struct {
 }
 
 // begin starts the clock of an attempt.
-func begin(ctx context.Context, timeout time.Duration) *progress {
+func begin(ctx context.Context, timeout time.Duration) progress {
 	now := time.Now()
-	p := &progress{began: now, deadline: now.Add(timeout)}
+	p := progress{began: now, deadline: now.Add(timeout)}
 	if earlier, ok := ctx.Deadline(); ok && earlier.Before(p.deadline) {
 		p.deadline = earlier
 	}

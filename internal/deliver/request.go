@@ -78,12 +78,11 @@ func (s *Sender) appendRequest(b []byte, t *Target, m *Message, startedAt time.T
 	b = appendOurs(b, headerEventType, m.Type)
 	b = append(b, headerAttempt+": "...)
 	b = append(strconv.AppendInt(b, int64(m.Number), 10), crlf...)
-	deliveryID := m.DeliveryID.Print(posthaste.KindDelivery)
-	b = appendLine(b, headerDeliveryID, deliveryID)
+	b = appendID(b, headerDeliveryID, m.DeliveryID, posthaste.KindDelivery)
 	if t.standard != nil {
 		b = t.appendStandard(b, m, startedAt)
 	} else {
-		b = t.appendHex(b, m, startedAt, deliveryID)
+		b = t.appendHex(b, m, startedAt)
 	}
 	return append(b, crlf...)
 }
@@ -121,12 +120,12 @@ func (t *Target) appendStandard(b []byte, m *Message, startedAt time.Time) []byt
 	return append(t.standard.Append(b, eventID, startedAt, m.Body), crlf...)
 }
 
-func (t *Target) appendHex(b []byte, m *Message, startedAt time.Time, deliveryID string) []byte {
+func (t *Target) appendHex(b []byte, m *Message, startedAt time.Time) []byte {
 	if t.names.ID != "" {
-		b = appendLine(b, t.names.ID, m.EventID.Print(posthaste.KindEvent))
+		b = appendID(b, t.names.ID, m.EventID, posthaste.KindEvent)
 	}
 	if t.names.DeliveryID != "" {
-		b = appendLine(b, t.names.DeliveryID, deliveryID)
+		b = appendID(b, t.names.DeliveryID, m.DeliveryID, posthaste.KindDelivery)
 	}
 	b = appendTimestamp(b, t.names.Timestamp, startedAt)
 	if t.names.Event != "" {
@@ -134,6 +133,11 @@ func (t *Target) appendHex(b []byte, m *Message, startedAt time.Time, deliveryID
 	}
 	b = append(append(b, t.names.Signature...), ": "...)
 	return append(t.hex.Append(b, startedAt, m.Body), crlf...)
+}
+
+func appendID(b []byte, name string, id posthaste.ID, kind posthaste.Kind) []byte {
+	b = append(append(b, name...), ": "...)
+	return append(id.Append(b, kind), crlf...)
 }
 
 // appendTimestamp: Unix seconds.

@@ -17,6 +17,8 @@ import (
 // workspace is what an attempt works with. Idle connections hold none, so there
 // are as many as there are attempts at once.
 type workspace struct {
+	progress progress
+
 	request []byte // up to its body
 	body    []byte // the caller's
 
