@@ -301,7 +301,7 @@ func (p *Pipeline) accepted(batch []*submission, params store.AcceptParams, got 
 		a := got.Events[i]
 		switch {
 		case a.Stored:
-			items = append(items, p.bornLeased(s, params.Events[i], params.Epoch)...)
+			items = p.bornLeased(items, s, params.Events[i], params.Epoch)
 			p.noteBornDue(s, params.Events[i])
 			stored++
 		case a.ID == s.event.ID: // an earlier run of this batch stored it
@@ -339,9 +339,9 @@ func (p *Pipeline) answerFor(s *submission, a store.AcceptedEvent) Result {
 	return Result{Receipt: r}
 }
 
-// bornLeased makes the items of an event that this commit stored.
-func (p *Pipeline) bornLeased(s *submission, ev store.NewEvent, epoch store.Epoch) []*item {
-	var items []*item
+// bornLeased appends the items of an event that this commit stored.
+func (p *Pipeline) bornLeased(items []*item, s *submission, ev store.NewEvent, epoch store.Epoch) []*item {
+	before := len(items)
 	for i, d := range ev.Deliveries {
 		if !d.Leased {
 			continue
@@ -351,7 +351,7 @@ func (p *Pipeline) bornLeased(s *submission, ev store.NewEvent, epoch store.Epoc
 			Epoch: epoch, Number: 1, ExpiresAt: d.ExpiresAt,
 		}})
 	}
-	p.ledger.hold(s.entry, len(items))
+	p.ledger.hold(s.entry, len(items)-before)
 	s.leased = nil // the room now belongs to the items
 	return items
 }

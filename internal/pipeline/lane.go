@@ -61,7 +61,7 @@ type lane struct {
 	room     int // reserved, waiting, running, or ended and not recorded
 	ended    int // of room: ended and not recorded
 	born     int // of room: born leased
-	waiting  [2]queue
+	waiting  [2]queue[*item]
 	inTurn   [2]bool
 	pace     time.Duration // moving average of an attempt's duration
 }
@@ -100,33 +100,42 @@ type kind struct {
 	within    time.Duration // how soon it has to start; 0: maxLaneWait
 }
 
-// queue is a first-in-first-out queue of items.
-type queue struct {
-	items []*item
+// queue is a first-in-first-out queue.
+type queue[T any] struct {
+	items []T
 	first int
 }
 
-func (q *queue) len() int      { return len(q.items) - q.first }
-func (q *queue) push(it *item) { q.items = append(q.items, it) }
-func (q *queue) head() *item   { return q.items[q.first] }
+func (q *queue[T]) len() int { return len(q.items) - q.first }
+func (q *queue[T]) head() T  { return q.items[q.first] }
 
-func (q *queue) pop() *item {
-	it := q.items[q.first]
-	q.items[q.first] = nil
+func (q *queue[T]) push(x T) {
+	if len(q.items) == cap(q.items) && q.first > len(q.items)/2 { // one that is never empty must not grow for good
+		kept := copy(q.items, q.items[q.first:])
+		clear(q.items[kept:])
+		q.items, q.first = q.items[:kept], 0
+	}
+	q.items = append(q.items, x)
+}
+
+func (q *queue[T]) pop() T {
+	var none T
+	x := q.items[q.first]
+	q.items[q.first] = none
 	if q.first++; q.first == len(q.items) {
 		q.items, q.first = q.items[:0], 0
 	}
-	return it
+	return x
 }
 
 // take removes the items that the test picks.
-func (q *queue) take(pick func(*item) bool) (taken []*item) {
+func (q *queue[T]) take(pick func(T) bool) (taken []T) {
 	keep := q.items[:0]
-	for _, it := range q.items[q.first:] {
-		if pick(it) {
-			taken = append(taken, it)
+	for _, x := range q.items[q.first:] {
+		if pick(x) {
+			taken = append(taken, x)
 		} else {
-			keep = append(keep, it)
+			keep = append(keep, x)
 		}
 	}
 	clear(q.items[len(keep):])

@@ -249,3 +249,21 @@ func TestAnItemWaitsForItsSlot(t *testing.T) {
 	r.settled(back)
 	r.finish(t, 1)
 }
+
+func TestAQueueThatIsNeverEmptyDoesNotGrow(t *testing.T) {
+	var q queue[int]
+	next := 0
+	for i := range 10_000 {
+		q.push(i)
+		if q.len() < 5 {
+			continue
+		}
+		if got := q.pop(); got != next {
+			t.Fatalf("popped %d, want %d", got, next)
+		}
+		next++
+	}
+	if q.len() != 4 || cap(q.items) > 32 {
+		t.Errorf("%d wait in room for %d", q.len(), cap(q.items))
+	}
+}

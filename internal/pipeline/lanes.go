@@ -16,7 +16,7 @@ import (
 type lanes struct {
 	mu      sync.Mutex
 	byNo    map[store.EndpointNo]*lane
-	turn    [2][]*lane // lanes with work in a line, first come first served
+	turn    [2]queue[*lane] // lanes with work in a line, first come first served
 	held    map[posthaste.ID]*item
 	later   later // items whose time has not come
 	max     int
@@ -159,7 +159,7 @@ func (ls *lanes) take(l *lane) {
 	for _, q := range []line{firsts, retries} {
 		if !l.inTurn[q] && l.mayRun(q) {
 			l.inTurn[q] = true
-			ls.turn[q] = append(ls.turn[q], l)
+			ls.turn[q].push(l)
 		}
 	}
 }
@@ -199,9 +199,7 @@ func (ls *lanes) next() *item {
 
 // leaveTurn takes the first lane out of a line.
 func (ls *lanes) leaveTurn(q line) *lane {
-	l := ls.turn[q][0]
-	ls.turn[q][0] = nil
-	ls.turn[q] = ls.turn[q][1:]
+	l := ls.turn[q].pop()
 	l.inTurn[q] = false
 	return l
 }
@@ -210,17 +208,17 @@ func (ls *lanes) leaveTurn(q line) *lane {
 // longer, or first attempts where retries have their share.
 func (ls *lanes) nextLine() (line, bool) {
 	for _, q := range []line{firsts, retries} { // lanes that have run out of slots or work meanwhile
-		for len(ls.turn[q]) > 0 && !ls.turn[q][0].mayRun(q) {
+		for ls.turn[q].len() > 0 && !ls.turn[q].head().mayRun(q) {
 			ls.sweep(ls.leaveTurn(q))
 		}
 	}
-	first, again := ls.turn[firsts], ls.turn[retries]
+	first, again := &ls.turn[firsts], &ls.turn[retries]
 	switch {
-	case len(first) == 0:
-		return retries, len(again) > 0
-	case len(again) == 0 || ls.retried*10 >= ls.max*retryShare:
+	case first.len() == 0:
+		return retries, again.len() > 0
+	case again.len() == 0 || ls.retried*10 >= ls.max*retryShare:
 		return firsts, true
-	case again[0].waiting[retries].head().queuedAt < first[0].waiting[firsts].head().queuedAt:
+	case again.head().waiting[retries].head().queuedAt < first.head().waiting[firsts].head().queuedAt:
 		return retries, true
 	default:
 		return firsts, true
