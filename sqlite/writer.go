@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -17,6 +18,7 @@ type writer struct {
 	closing chan struct{}
 	stopped chan struct{}
 	turned  chan struct{} // tells the checkpointer that the log has grown; holds one hint
+	stop    stopper
 }
 
 // job is one call's share of a transaction. run may be called twice: when
@@ -24,8 +26,8 @@ type writer struct {
 // its results anew each time.
 type job struct {
 	run   func(*conn) error
-	bare  bool            // runs outside a transaction, alone
-	gone  <-chan struct{} // closed when the caller's deadline passes
+	bare  bool // runs outside a transaction, alone
+	late  bool // its caller's deadline has passed while it ran; guarded by the stopper
 	state atomic.Int32
 	err   error
 	done  chan struct{}
@@ -48,6 +50,7 @@ func newWriter(c *conn) *writer {
 		conn: c, queue: make(chan *job, maxTurn),
 		closing: make(chan struct{}), stopped: make(chan struct{}), turned: make(chan struct{}, 1),
 	}
+	w.stop.arm(c)
 	go w.loop()
 	return w
 }
@@ -73,7 +76,7 @@ func (w *writer) doBare(ctx context.Context, f func(*conn) error) error {
 }
 
 func (w *writer) send(ctx context.Context, j *job) error {
-	j.gone, j.done = ctx.Done(), make(chan struct{})
+	j.done = make(chan struct{})
 	select {
 	case w.queue <- j:
 	case <-ctx.Done():
@@ -86,8 +89,8 @@ func (w *writer) send(ctx context.Context, j *job) error {
 		if j.state.CompareAndSwap(jobWaiting, jobLeft) {
 			return ctx.Err()
 		}
-		// It is running: the connection has been interrupted and it ends soon.
-		<-j.done
+		w.stop.interrupt(j)
+		<-j.done // soon
 		return j.err
 	}
 }
@@ -229,12 +232,60 @@ func (w *writer) commit(jobs []*job) {
 	}
 }
 
-// interruptible runs a job's function under the deadline of its caller.
+// interruptible runs a job's function so that its caller can stop it.
 func (w *writer) interruptible(j *job) error {
-	w.conn.SetInterrupt(j.gone)
+	w.stop.begin(j)
 	err := j.run(w.conn)
-	w.conn.SetInterrupt(nil)
+	w.stop.end(w.conn)
 	return err
+}
+
+// stopper interrupts the job that runs when its caller, who waits for it, says
+// that its deadline has passed. SetInterrupt for each job would start a goroutine
+// each, wait for it twice, behind all others that are ready to run, and look
+// through all statements: 3 µs an event at batches of 18.
+type stopper struct {
+	mu      sync.Mutex
+	running *job
+	signal  chan struct{} // the connection watches it
+	sent    bool          // signal is closed
+}
+
+// arm has the connection watch a new signal.
+func (s *stopper) arm(c *conn) {
+	s.signal, s.sent = make(chan struct{}), false
+	c.SetInterrupt(s.signal)
+}
+
+func (s *stopper) begin(j *job) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running = j
+	s.fire()
+}
+
+func (s *stopper) end(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running = nil
+	if s.sent {
+		s.arm(c)
+	}
+}
+
+// interrupt stops the job, now or when it begins or runs again.
+func (s *stopper) interrupt(j *job) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j.late = true
+	s.fire()
+}
+
+func (s *stopper) fire() {
+	if s.running != nil && s.running.late && !s.sent {
+		close(s.signal)
+		s.sent = true
+	}
 }
 
 func (j *job) take() bool { return j.state.CompareAndSwap(jobWaiting, jobRunning) }

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
+
+	zs "zombiezen.com/go/sqlite"
 
 	"github.com/posthaste-dev/posthaste/internal/store"
 )
@@ -125,6 +128,38 @@ func TestInterruptedJob(t *testing.T) {
 			t.Error("a reader is left in a transaction")
 		}
 		defer func() { db.pool.free <- c }()
+	}
+}
+
+// TestLateJob stops a job before it begins, and one that has ended. Neither
+// stops another one.
+func TestLateJob(t *testing.T) {
+	c, err := openConn(filepath.Join(t.TempDir(), "posthaste.db"), zs.OpenReadWrite|zs.OpenCreate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWriter(c)
+	defer w.close()
+	query := func(c *conn) error {
+		_, err := c.get(`SELECT 1`, func(row) {})
+		return err
+	}
+	late := &job{run: query}
+	w.stop.interrupt(late)
+	for _, run := range []string{"first", "second"} { // as after another one's failure
+		if err := w.interruptible(late); zs.ErrCode(err) != zs.ResultInterrupt {
+			t.Errorf("the late job's %s run: %v", run, err)
+		}
+	}
+	if err := w.interruptible(&job{run: query}); err != nil {
+		t.Errorf("the one after it: %v", err)
+	}
+	during := &job{run: func(c *conn) error {
+		w.stop.interrupt(late)
+		return query(c)
+	}}
+	if err := w.interruptible(during); err != nil {
+		t.Errorf("one that ran when a deadline of an ended one passed: %v", err)
 	}
 }
 
