@@ -50,9 +50,13 @@ type Config struct {
 	Readers int
 
 	// CacheBytes bounds the page cache of the writing connection; each reading
-	// one may take an eighth of it. It is taken as it is used. More is not faster:
-	// the system caches the file too, and many commits walk the whole table of
-	// cached pages. Default: 16 MiB.
+	// one may take half of it. It is taken as it is used. More is not faster. The
+	// system caches the file too. And SQLite, when it splits a page, numbers pages
+	// anew by way of page 262,145, which it never stores; in a file of less than
+	// 1 GiB the commit then looks through all cached pages for those beyond the
+	// file's end. The keys of events split pages at random, so nearly every commit
+	// does: at batches of 18, 16 MiB cost 17 % more processor time than 4, and 2
+	// are as good as 4. Default: 4 MiB.
 	CacheBytes int
 
 	// LogBytes is how long the write-ahead log grows before it is moved into the
@@ -112,7 +116,7 @@ func (cfg Config) withDefaults() Config {
 		cfg.Readers = 4
 	}
 	if cfg.CacheBytes <= 0 {
-		cfg.CacheBytes = 16 << 20
+		cfg.CacheBytes = 4 << 20
 	}
 	if cfg.LogBytes <= 0 {
 		cfg.LogBytes = defaultLogBytes
@@ -207,7 +211,7 @@ func (db *DB) openReader() (*conn, error) {
 	}
 	return openConn(db.cfg.Path, flags,
 		"query_only=ON",
-		fmt.Sprintf("cache_size=-%d", db.cfg.CacheBytes>>13),
+		fmt.Sprintf("cache_size=-%d", db.cfg.CacheBytes>>11),
 		"temp_store=MEMORY",
 	)
 }
