@@ -34,6 +34,7 @@ type flaky struct {
 	beats  atomic.Int64
 
 	claims     atomic.Int64
+	throughs   atomic.Int64 // claims through gates
 	loseClaims atomic.Int64 // so many claims take effect and their answer is lost
 	failClaims atomic.Bool
 	lockGates  atomic.Bool // as if somebody else held the rows of all gates
@@ -79,6 +80,7 @@ func (f *flaky) Claim(ctx context.Context, p store.ClaimParams) (store.Claimed, 
 }
 
 func (f *flaky) ClaimThrough(ctx context.Context, p store.ClaimThroughParams) (store.ClaimedThrough, error) {
+	f.throughs.Add(1)
 	if f.lockGates.Load() {
 		return store.ClaimedThrough{}, store.ErrLocked
 	}

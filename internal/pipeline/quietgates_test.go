@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/internal/gate"
 	"github.com/posthaste-dev/posthaste/internal/store"
 )
 
@@ -76,5 +77,25 @@ func TestWhatAGateHoldsIsSleptOver(t *testing.T) {
 			}
 			e.verified()
 		})
+	}
+}
+
+// A breaker whose time has come lets a probe pass; where nothing is due for it, nobody
+// looks again and again.
+func TestAnOpenBreakerWithNothingDueIsQuiet(t *testing.T) {
+	e, r := startEngine(t, nil), newReceiver(t, 500)
+	row := e.endpoint(r.URL, func(d *posthaste.Definition) {
+		shortBreaker(1, 200*time.Millisecond)(d)
+		d.Retry.Schedule = []posthaste.Duration{posthaste.Duration(time.Hour)}
+	})
+	got := e.send("a", "x")
+	e.eventually(5*time.Second, "the breaker is open", func() bool { return e.gate(row.No).Breaker == gate.Open })
+	if _, err := e.Skip(t.Context(), e.tenant, got.ID.Delivery(1)); err != nil {
+		t.Fatal(err)
+	}
+	e.eventually(5*time.Second, "a probe is looked for", func() bool { return e.flaky.throughs.Load() > 0 })
+	e.eventually(15*time.Second, "it sleeps", func() bool { return e.rest.is(asleep) })
+	if n := e.flaky.throughs.Load(); n > 5 {
+		t.Errorf("%d claims through a gate behind which nothing is due", n)
 	}
 }

@@ -223,7 +223,7 @@ func (p *Pipeline) noteThrough(e *endpoint, asked int, from time.Time, got store
 		sooner(pass.Again)
 	case !pass.Again.IsZero() && pass.Retries < pass.Attempts && (exhausted || stands): // what is left are retries
 		sooner(pass.Again)
-	case p.gates.state(no).Probing(e.policy):
+	case n > 0 && p.gates.state(no).Probing(e.policy):
 		sooner(got.Gate.OpenUntil) // the probe decides, and is heard of sooner
 	default:
 		p.agenda.claimed(no, got.Examined, from, exhausted)
