@@ -38,6 +38,7 @@ type rest struct {
 	lastWork atomic.Int64 // uptime
 	hints    atomic.Int64 // words of other replicas that they work
 	turn     sync.Mutex   // one change of mood at a time
+	falling  atomic.Bool  // the last look before sleeping is under way
 	failedAt atomic.Int64 // uptime when waking failed last; failure says why
 	failure  error        // under turn
 	woken    chan struct{}
@@ -125,22 +126,34 @@ func (p *Pipeline) beatOrRest(ctx context.Context) error {
 	if settled, err := p.settleDown(ctx); err != nil || !settled || p.othersBusy() {
 		return err
 	}
-	// The last look before sleeping: whatever is due later is on the agenda then.
-	// What another replica makes due from now on, it tells us, or works on itself.
+	if p.rest.falling.CompareAndSwap(false, true) {
+		p.tasks.Go(func() { // not here: to end a million deliveries takes a while, and work may come that needs a beat
+			defer p.rest.falling.Store(false)
+			p.fallAsleep(ctx, hints)
+		})
+	}
+	return nil
+}
+
+// fallAsleep takes the last look before sleeping: whatever is due later is on the agenda
+// then. What another replica makes due from now on, it tells us, or works on itself.
+func (p *Pipeline) fallAsleep(ctx context.Context, hints int64) {
 	if err := p.look(ctx); err != nil {
-		return err
+		if ctx.Err() == nil {
+			p.log.WarnContext(ctx, "the last look before sleeping failed; trying again", "err", err)
+		}
+		return
 	}
 	p.rest.turn.Lock()
 	defer p.rest.turn.Unlock()
 	if !p.quiet() || !p.rest.mood.CompareAndSwap(int32(watching), int32(asleep)) {
-		return nil
+		return
 	}
 	if p.rest.hints.Load() != hints { // said while we fell asleep
 		p.watch()
-		return nil
+		return
 	}
 	p.log.DebugContext(ctx, "nothing to do: leaving the database asleep")
-	return nil
 }
 
 // settleDown beats as one that watches. False: work came between.

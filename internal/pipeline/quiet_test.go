@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -139,4 +140,24 @@ func TestRolesShareOutTheWork(t *testing.T) {
 	if n := len(r.seen()); n != 0 {
 		t.Errorf("%d attempts without the role deliver", n)
 	}
+}
+
+// The last look before sleeping can take long, where many deliveries have expired. Work
+// that comes meanwhile needs a heartbeat.
+func TestTheHeartGoesOnDuringALongLook(t *testing.T) {
+	e, r := startEngine(t, nil), newReceiver(t)
+	e.endpoint(r.URL, nil)
+	looking, release := make(chan struct{}), make(chan struct{})
+	t.Cleanup(sync.OnceFunc(func() { close(release) }))
+	var once sync.Once
+	slow := func() {
+		if e.rest.is(watching) {
+			once.Do(func() { close(looking); <-release })
+		}
+	}
+	e.flaky.duringLook.Store(&slow)
+	<-looking
+	e.send("a", "x")
+	before := e.flaky.beats.Load()
+	e.eventually(10*time.Second, "it has beaten for that work", func() bool { return e.flaky.beats.Load() >= before+4 })
 }
