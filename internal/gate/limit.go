@@ -47,8 +47,16 @@ func newLimit(rps float64, burst int) limit {
 	}
 }
 
-// next hands out one slot.
+// clockSlack is more than the clocks of two replicas differ by.
+const clockSlack = time.Second
+
+// next hands out one slot. A regular time that is further ahead than this limit can have
+// put it comes from another limit, or from before a clock was set back: it counts as all
+// of the burst used up, no more.
 func (l limit) next(slot *time.Time, now time.Time) Start {
+	if slot.Sub(now) > l.ahead+l.interval+2*Ahead+clockSlack {
+		*slot = now.Add(l.ahead)
+	}
 	at := now
 	if earliest := slot.Add(-l.ahead); earliest.After(at) {
 		at = earliest

@@ -136,3 +136,41 @@ func TestBothLimitsHold(t *testing.T) {
 		t.Errorf("%d retries in 3 s at 10 a second", n)
 	}
 }
+
+// Slots that were handed out under another limit do not outlast it: whoever asks for
+// less of a burst, or for more a second, does not stop the endpoint.
+func TestAChangedLimitDoesNotWaitForSlotsOfTheOneBefore(t *testing.T) {
+	policy := func(rps float64, burst int) Policy {
+		return Policy{Limit: &posthaste.RateLimit{RPS: rps, Burst: &burst}, RetryRPS: rps}
+	}
+	now := time.Unix(1_000_000, 0)
+	for name, limits := range map[string][2]Policy{
+		"a smaller burst": {policy(1, 3600), policy(1, 10)},
+		"a higher rate":   {policy(0.01, 1), policy(100, 10)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s State
+			before, after := limits[0], limits[1]
+			pass := s.Enter(before, now, 10_000)
+			s, _, _ = s.Take(before, now, make([]Taken, pass.Attempts))
+			s, _, _ = s.Take(before, now, []Taken{{Retry: true}})
+			later := now.Add(3 * time.Second)
+			pass = s.Enter(after, later, 10)
+			if pass.Attempts == 0 || pass.Retries == 0 {
+				t.Fatalf("after three seconds under the new limit: %+v, more comes after %s", pass, pass.Again.Sub(later))
+			}
+			s, starts, _ := s.Take(after, later, []Taken{{}, {}, {}})
+			for i, start := range starts {
+				if wait, most := start.At.Sub(later).Seconds(), 0.001+float64(i)/(after.Limit.RPS*pace); wait > most {
+					t.Errorf("attempt %d starts after %v s", i, wait)
+				}
+				if i > 0 && start.At.Sub(starts[i-1].At).Seconds() < 1/after.Limit.RPS {
+					t.Error("the burst begins anew")
+				}
+			}
+			if _, starts, _ = s.Take(after, later, []Taken{{Retry: true}}); starts[0].At.Sub(later) > 5*time.Second {
+				t.Errorf("a retry starts after %s", starts[0].At.Sub(later))
+			}
+		})
+	}
+}
