@@ -39,12 +39,18 @@ type moved struct {
 // drained returns a context for one batch: it outlasts the end of ctx by the grace, so that a
 // batch which was begun is brought to its end.
 func (r *Relay) drained(ctx context.Context) (context.Context, context.CancelFunc) {
-	batch, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepTimeout)
+	return outlast(ctx, stepTimeout, r.cfg.Grace)
+}
+
+// outlast returns a context that ends after the longest time, or, if that is sooner, a
+// grace after the end of ctx.
+func outlast(ctx context.Context, longest, grace time.Duration) (context.Context, context.CancelFunc) {
+	lasting, cancel := context.WithTimeout(context.WithoutCancel(ctx), longest)
 	stop := context.AfterFunc(ctx, func() {
-		pause(batch, r.cfg.Grace)
+		pause(lasting, grace)
 		cancel()
 	})
-	return batch, func() {
+	return lasting, func() {
 		stop()
 		cancel()
 	}

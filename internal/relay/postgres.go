@@ -190,8 +190,12 @@ func (b *postgresBox) mark(ctx context.Context, row, flag string) error {
 	return b.send(ctx, batch)
 }
 
+// markGrace is how long a mark may take that was begun when the relay was told to end. What
+// does not come through, the next relay clears away.
+const markGrace = time.Second
+
 func (b *postgresBox) send(ctx context.Context, batch *pgx.Batch) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepTimeout)
+	ctx, cancel := outlast(ctx, stepTimeout, markGrace)
 	defer cancel()
 	return b.conn.SendBatch(ctx, batch).Close()
 }

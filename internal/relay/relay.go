@@ -201,8 +201,10 @@ func (r *Relay) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := r.connect(ctx)
 		if err == nil {
-			backoff = minDelay
-			err = r.work(ctx)
+			began := time.Now()
+			if err = r.work(ctx); time.Since(began) > maxBackoff {
+				backoff = minDelay // that it can be connected to does not say that it works
+			}
 		}
 		if ctx.Err() != nil {
 			break
@@ -212,7 +214,7 @@ func (r *Relay) Run(ctx context.Context) {
 		pause(ctx, backoff)
 		backoff = min(2*backoff, maxBackoff)
 	}
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	r.box.close(end)
 	r.log.InfoContext(end, "the outbox is not relayed any more", "outbox", r.name)
@@ -376,7 +378,7 @@ func (r *Relay) count(ctx context.Context, m moved) error {
 	if !r.uncounted || m.claimed > 0 && time.Since(r.countedAt) < countEvery {
 		return nil
 	}
-	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepTimeout)
+	call, cancel := r.drained(ctx)
 	defer cancel()
 	c, err := r.box.count(call)
 	if err != nil {
