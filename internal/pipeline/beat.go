@@ -107,6 +107,11 @@ func (p *Pipeline) beat(ctx context.Context) error {
 	p.life.alivened(params.Epoch, began, low)
 	p.lookAround(ctx, beat.Replicas)
 	p.learnGates(beat.Gates)
+	if p.gates.known().IsZero() { // as they could not be read at the start
+		if err := p.loadGates(ctx); err != nil {
+			p.log.WarnContext(ctx, "the gates are not known yet", "err", err)
+		}
+	}
 	p.lanes.resize(p.slotsOf)
 	return nil
 }

@@ -38,6 +38,7 @@ type flaky struct {
 	loseClaims atomic.Int64 // so many claims take effect and their answer is lost
 	failClaims atomic.Bool
 	lockGates  atomic.Bool // as if somebody else held the rows of all gates
+	hideGates  atomic.Bool // the list of those that are shut can't be had
 
 	claimedThrough atomic.Pointer[func()] // called after each claim through a gate that took something
 	duringLook     atomic.Pointer[func()] // called with each look at the due table
@@ -89,6 +90,13 @@ func (f *flaky) ClaimThrough(ctx context.Context, p store.ClaimThroughParams) (s
 		(*after)()
 	}
 	return got, err
+}
+
+func (f *flaky) ShutGates(ctx context.Context, now time.Time) ([]store.Gate, error) {
+	if f.hideGates.Load() {
+		return nil, store.ErrUnavailable
+	}
+	return f.Store.ShutGates(ctx, now)
 }
 
 func (f *flaky) DueEndpoints(ctx context.Context) ([]store.EndpointDue, error) {

@@ -39,7 +39,7 @@ type gatebook struct {
 	failing map[store.EndpointNo]time.Duration // uptime of the first failure here since the last success here
 	locked  map[store.EndpointNo]time.Duration // uptime until which the row is left alone
 	missed  map[store.EndpointNo]store.Gate    // how gates stood whose lock did not come
-	since   time.Time                          // changes up to here are known
+	since   time.Time                          // changes up to here are known; zero: the gates were not read yet
 	size    atomic.Int64                       // of shut, news and failing: 0 is the usual case, and cheap to see
 	arrived chan struct{}
 }
@@ -87,7 +87,7 @@ func (g *gatebook) learn(row store.Gate, now time.Time) (before gate.State) {
 	} else {
 		g.shut[row.Endpoint] = s
 	}
-	if row.ChangedAt.After(g.since) {
+	if !g.since.IsZero() && row.ChangedAt.After(g.since) { // before all were read, one says nothing of the others
 		g.since = row.ChangedAt
 	}
 	g.count()

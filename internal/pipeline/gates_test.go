@@ -408,6 +408,24 @@ func TestGatesAreKeptOverARestartAndTheirLossOpensThem(t *testing.T) {
 	e.verified()
 }
 
+// An engine that could not read the gates as it began learns of them later.
+func TestGatesThatCouldNotBeReadAtTheStartAreReadLater(t *testing.T) {
+	e := startEngine(t, func(c *Config) { c.Store.(*flaky).hideGates.Store(true) })
+	row := e.endpoint("http://127.0.0.1:1", nil)
+	// As it was when the engine began: told of by no beat that looks for what has changed since.
+	_, err := e.store.ChangeGate(t.Context(), row.No, func(s gate.State) gate.State {
+		s.Breaker, s.OpenUntil = gate.Open, time.Now().Add(time.Hour)
+		return s
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.flaky.hideGates.Store(false)
+	e.eventually(10*time.Second, "the gate is known", func() bool {
+		return e.awake(t.Context()) == nil && e.gates.state(row.No).Breaker == gate.Open
+	})
+}
+
 // locked makes claims through gates fail as if the rows were locked, and counts them.
 type locked struct {
 	store.Store
