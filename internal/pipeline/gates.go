@@ -373,31 +373,26 @@ func orNil(at time.Time) any {
 // the endpoint did at another URL counts no more, a breaker that is taken away is
 // closed, and one that is enabled or resumed has all the time that it may fail before it.
 func (p *Pipeline) ownerChanged(ctx context.Context, before, after posthaste.Endpoint, no store.EndpointNo) {
-	var change func(gate.State) gate.State
-	switch {
-	case after.URL != before.URL:
-		change = gate.State.Reset
-	case after.Breaker == nil && before.Breaker != nil:
-		now := p.clock.Now()
-		change = func(s gate.State) gate.State {
-			s, _ = s.Record(gate.PolicyOf(after.Definition), now, nil)
-			return s
-		}
-	case before.Disabled && !after.Disabled, before.Paused && !after.Paused:
-		change = func(s gate.State) gate.State {
-			s.FailingSince = time.Time{}
-			return s
-		}
-	default:
-		return
-	}
+	elsewhere := after.URL != before.URL
+	unguarded := after.Breaker == nil && before.Breaker != nil
+	opened := before.Disabled && !after.Disabled || before.Paused && !after.Paused
 	e := p.routing.current(no)
-	if e == nil {
+	if e == nil || !elsewhere && !unguarded && !opened {
 		return
 	}
+	now := p.clock.Now()
 	var moves []gate.Transition
 	row, err := p.changeGate(ctx, e, func(s gate.State) gate.State {
-		next := change(s)
+		next := s
+		if elsewhere {
+			next = next.Reset()
+		}
+		if unguarded {
+			next, _ = next.Record(gate.PolicyOf(after.Definition), now, nil)
+		}
+		if opened {
+			next.FailingSince = time.Time{}
+		}
 		moves = nil
 		if s.Breaker != next.Breaker {
 			moves = []gate.Transition{{From: s.Breaker, To: next.Breaker}}

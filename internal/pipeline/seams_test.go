@@ -325,31 +325,43 @@ func TestAWallOfRetriesIsNotLookedAtAgainAndAgain(t *testing.T) {
 }
 
 // Whoever enables an endpoint again gives it the whole time anew: else its first failure
-// would disable it for what was before.
+// would disable it for what was before. What else he changes does not matter.
 func TestAnEndpointThatIsEnabledAgainMayFailAnew(t *testing.T) {
-	e := startEngine(t, func(c *Config) { c.DisableAfter = time.Hour })
-	r := newReceiver(t, 500, 500)
-	row := e.endpoint(r.URL, func(d *posthaste.Definition) {
-		d.Retry.Schedule = []posthaste.Duration{posthaste.Duration(100 * time.Millisecond), posthaste.Duration(100 * time.Millisecond)}
-	})
-	set := func(disabled bool) {
-		t.Helper()
-		_, err := e.ChangeEndpoint(t.Context(), e.tenant, row.ID, func(row *store.EndpointRow) error { row.Disabled = disabled; return nil })
-		if err != nil {
-			t.Fatal(err)
-		}
+	for name, also := range map[string]func(*store.EndpointRow){
+		"alone":               func(*store.EndpointRow) {},
+		"without its breaker": func(row *store.EndpointRow) { row.Breaker = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := startEngine(t, func(c *Config) { c.DisableAfter = time.Hour })
+			r := newReceiver(t, 500, 500)
+			row := e.endpoint(r.URL, func(d *posthaste.Definition) {
+				d.Retry.Schedule = []posthaste.Duration{posthaste.Duration(100 * time.Millisecond), posthaste.Duration(100 * time.Millisecond)}
+			})
+			set := func(disabled bool) {
+				t.Helper()
+				_, err := e.ChangeEndpoint(t.Context(), e.tenant, row.ID, func(row *store.EndpointRow) error {
+					if row.Disabled = disabled; !disabled {
+						also(row)
+					}
+					return nil
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			set(true)
+			_, err := e.store.ChangeGate(t.Context(), row.No, func(s gate.State) gate.State {
+				s.FailingSince = time.Now().Add(-2 * time.Hour)
+				return s
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			set(false)
+			if d, _ := e.ended(e.send("a", "x").ID, 1); d.State != posthaste.StateDelivered {
+				t.Errorf("%+v", d)
+			}
+			e.verified()
+		})
 	}
-	set(true)
-	_, err := e.store.ChangeGate(t.Context(), row.No, func(s gate.State) gate.State {
-		s.FailingSince = time.Now().Add(-2 * time.Hour)
-		return s
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	set(false)
-	if d, _ := e.ended(e.send("a", "x").ID, 1); d.State != posthaste.StateDelivered {
-		t.Errorf("%+v", d)
-	}
-	e.verified()
 }
