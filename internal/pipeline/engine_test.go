@@ -40,6 +40,9 @@ type flaky struct {
 	lockGates  atomic.Bool // as if somebody else held the rows of all gates
 	hideGates  atomic.Bool // the list of those that are shut can't be had
 
+	hangSources atomic.Bool // a source can't be had before its caller's patience is over
+	sources     atomic.Int64
+
 	claimedThrough atomic.Pointer[func()] // called after each claim through a gate that took something
 	duringLook     atomic.Pointer[func()] // called with each look at the due table
 
@@ -97,6 +100,15 @@ func (f *flaky) ShutGates(ctx context.Context, now time.Time) ([]store.Gate, err
 		return nil, store.ErrUnavailable
 	}
 	return f.Store.ShutGates(ctx, now)
+}
+
+func (f *flaky) Source(ctx context.Context, tenant store.TenantNo, id posthaste.ID) (store.SourceRow, error) {
+	if f.hangSources.Load() {
+		f.sources.Add(1)
+		<-ctx.Done()
+		return store.SourceRow{}, store.ErrUnavailable
+	}
+	return f.Store.Source(ctx, tenant, id)
 }
 
 func (f *flaky) DueEndpoints(ctx context.Context) ([]store.EndpointDue, error) {

@@ -2,7 +2,9 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -173,4 +175,24 @@ func TestStoppingStaysWithinTheGraceWhileTheDatabaseIsAway(t *testing.T) {
 		t.Errorf("%d leases are left behind, %v", len(left), err)
 	}
 	e.verified()
+}
+
+// Whoever waits for a look at a source that fails waits for that one, not for those of all
+// who came before him.
+func TestLooksAtASourceFailTogether(t *testing.T) {
+	e := startEngine(t, nil)
+	e.flaky.hangSources.Store(true)
+	id := posthaste.NewSourceID()
+	var waiting sync.WaitGroup
+	for range 20 {
+		waiting.Go(func() {
+			if _, err := e.Source(t.Context(), id); err == nil || errors.Is(err, store.ErrNotFound) {
+				t.Errorf("found out without a look: %v", err)
+			}
+		})
+	}
+	waiting.Wait()
+	if n := e.flaky.sources.Load(); n > 5 {
+		t.Errorf("%d looks, of a second each, for 20 who came at once", n)
+	}
 }

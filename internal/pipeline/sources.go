@@ -39,11 +39,13 @@ type knownSources struct {
 
 // sourceSlot is the place of one source, or of an id that none has.
 type sourceSlot struct {
-	looking sync.Mutex // one look at a time; the others wait for it
-	mu      sync.Mutex
-	known   *KnownSource // nil: there is none
-	readAt  time.Duration
-	read    bool
+	looking  sync.Mutex // one look at a time; the others wait for it
+	failure  error      // of the last look, under looking
+	failedAt time.Duration
+	mu       sync.Mutex
+	known    *KnownSource // nil: there is none
+	readAt   time.Duration
+	read     bool
 
 	rejections rejectionTally
 }
@@ -100,23 +102,39 @@ func (p *Pipeline) Source(ctx context.Context, id posthaste.ID) (*KnownSource, e
 	slot := p.sources.slot(id)
 	known, ok := slot.fresh()
 	if !ok {
-		slot.looking.Lock()
-		defer slot.looking.Unlock()
-		if known, ok = slot.fresh(); !ok {
-			var err error
-			if known, err = p.lookUpSource(ctx, id); err != nil {
-				return nil, err
-			}
-			slot.mu.Lock()
-			slot.known, slot.read = known, true
-			if slot.readAt = uptime(); known != nil {
-				slot.readAt = known.readAt
-			}
-			slot.mu.Unlock()
+		var err error
+		if known, err = p.lookAtSource(ctx, slot, id, uptime()); err != nil {
+			return nil, err
 		}
 	}
 	if known == nil {
 		return nil, store.ErrNotFound
+	}
+	return known, nil
+}
+
+// lookAtSource reads a source into its slot, one caller at a time. Those who have waited since
+// before a look failed share the failure: with the database away each of them would
+// wait for all who came before him.
+func (p *Pipeline) lookAtSource(ctx context.Context, slot *sourceSlot, id posthaste.ID, asked time.Duration) (*KnownSource, error) {
+	slot.looking.Lock()
+	defer slot.looking.Unlock()
+	if known, ok := slot.fresh(); ok {
+		return known, nil
+	}
+	if slot.failure != nil && slot.failedAt > asked {
+		return nil, slot.failure
+	}
+	known, err := p.lookUpSource(ctx, id)
+	if slot.failure = err; err != nil {
+		slot.failedAt = uptime()
+		return nil, err
+	}
+	slot.mu.Lock()
+	defer slot.mu.Unlock()
+	slot.known, slot.read = known, true
+	if slot.readAt = uptime(); known != nil {
+		slot.readAt = known.readAt
 	}
 	return known, nil
 }
