@@ -82,8 +82,9 @@ func (p *Pipeline) endExpired(ctx context.Context, no store.EndpointNo) {
 		if walk.after = got.Next; walk.after == (store.DueKey{}) {
 			// New rows have a later end than old ones, except after a change of the deadline.
 			delete(p.expiryWalks, no)
-			p.nextExpiry[no] = soonest(walk.earliest, now.Add(time.Minute))
+			delete(p.nextExpiry, no) // what comes next may come at once
 			if !walk.earliest.IsZero() {
+				p.nextExpiry[no] = soonest(walk.earliest, now.Add(time.Minute))
 				p.agenda.note(no, walk.earliest, now) // so that an engine with nothing else to do wakes for it
 			}
 			return

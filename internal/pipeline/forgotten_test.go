@@ -196,3 +196,19 @@ func TestLooksAtASourceFailTogether(t *testing.T) {
 		t.Errorf("%d looks, of a second each, for 20 who came at once", n)
 	}
 }
+
+// An endpoint behind which nothing waits any more has no time at which it is looked at
+// next: the deliveries that come after have theirs.
+func TestWhatComesRightAfterAnExpiryExpiresToo(t *testing.T) {
+	e := startEngine(t, nil)
+	row := e.endpoint("http://127.0.0.1:1", func(d *posthaste.Definition) { d.Retry.Deadline = posthaste.Duration(5 * time.Second) })
+	if _, err := e.ChangeEndpoint(t.Context(), e.tenant, row.ID, func(row *store.EndpointRow) error { row.Paused = true; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if d, _ := e.ended(e.send("a", "x").ID, 1); d.State != posthaste.StateDead || d.Reason != posthaste.ReasonExpired {
+			t.Errorf("%+v", d)
+		}
+	}
+	e.verified()
+}

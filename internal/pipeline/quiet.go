@@ -146,7 +146,7 @@ func (p *Pipeline) fallAsleep(ctx context.Context, hints int64) {
 	}
 	p.rest.turn.Lock()
 	defer p.rest.turn.Unlock()
-	if !p.quiet() || !p.rest.mood.CompareAndSwap(int32(watching), int32(asleep)) {
+	if !p.quiet() || p.othersBusy() || !p.rest.mood.CompareAndSwap(int32(watching), int32(asleep)) {
 		return
 	}
 	if p.rest.hints.Load() != hints { // said while we fell asleep
