@@ -365,3 +365,36 @@ func TestAnEndpointThatIsEnabledAgainMayFailAnew(t *testing.T) {
 		})
 	}
 }
+
+// What is skipped while it waits in its lane is not sent any more.
+func TestASkippedDeliveryLeavesItsLane(t *testing.T) {
+	e := startEngine(t, nil)
+	release := make(chan struct{})
+	arrived := make(chan string, 3)
+	r := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+		arrived <- req.Header.Get("posthaste-delivery-id")
+		<-release
+	}))
+	t.Cleanup(r.Close)
+	e.endpoint(r.URL, func(d *posthaste.Definition) { d.MaxInFlight = 1 })
+	first := e.send("a", "first")
+	if got := <-arrived; got != first.ID.Delivery(1).Print(posthaste.KindDelivery) {
+		t.Fatalf("%s came first", got)
+	}
+	skipped := e.send("a", "skipped")
+	if _, err := e.Skip(t.Context(), e.tenant, skipped.ID.Delivery(1)); err != nil {
+		t.Fatal(err)
+	}
+	last := e.send("a", "last")
+	close(release)
+	if got := <-arrived; got != last.ID.Delivery(1).Print(posthaste.KindDelivery) {
+		t.Errorf("%s came next", got)
+	}
+	for _, got := range []Receipt{first, last} {
+		if d, _ := e.ended(got.ID, 1); d.State != posthaste.StateDelivered {
+			t.Errorf("%+v", d)
+		}
+	}
+	e.eventually(5*time.Second, "nothing is leased", func() bool { return len(e.lanes.remaining()) == 0 && !e.lanes.any() })
+	e.verified()
+}

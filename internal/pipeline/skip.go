@@ -15,6 +15,8 @@ func (p *Pipeline) Skip(ctx context.Context, tenant store.TenantRow, delivery po
 	if err != nil {
 		return row, err
 	}
+	// Where it waits in a lane here, its lease is over, and it is not sent after this.
+	p.giveBack(p.lanes.recall(func(it *item) bool { return it.lease.Delivery == delivery }), "skipped")
 	p.metrics.Finished.WithLabelValues(posthaste.StateDead.String(), posthaste.ReasonSkipped.String()).Inc()
 	p.log.WarnContext(ctx, "delivery skipped", "delivery_id", delivery.Print(posthaste.KindDelivery), "tenant", tenant.Name)
 	now := p.clock.Now()
