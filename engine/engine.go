@@ -111,7 +111,8 @@ type Config struct {
 	IdempotencyWindow time.Duration
 
 	// DisableAfter is how long an endpoint may fail without one success before it is
-	// disabled. Default: 120h.
+	// disabled; where it was not attempted for half of that, the time begins anew.
+	// Default: 120h.
 	DisableAfter time.Duration
 
 	// Replica names this process among those on the same database, and in the

@@ -25,17 +25,18 @@ type gateRow struct {
 	failures, openings, probeNumber                                     int32
 	probe                                                               [16]byte
 	openUntil, closedAt, retryAfterUntil, failingSince, slot, retrySlot int64
+	failedAt                                                            int64
 	changedAt                                                           int64
 }
 
 const gateColumns = `g.endpoint, g.breaker, g.failures, g.openings, g.probe_number, g.probe,
-	g.open_until, g.closed_at, g.retry_after_until, g.failing_since, g.slot, g.retry_slot, g.changed_at`
+	g.open_until, g.closed_at, g.retry_after_until, g.failing_since, g.slot, g.retry_slot, g.changed_at, g.failed_at`
 
 // fields are what gateColumns are scanned into.
 func (r *gateRow) fields() []any {
 	return []any{
 		&r.endpoint, &r.breaker, &r.failures, &r.openings, &r.probeNumber, &r.probe,
-		&r.openUntil, &r.closedAt, &r.retryAfterUntil, &r.failingSince, &r.slot, &r.retrySlot, &r.changedAt,
+		&r.openUntil, &r.closedAt, &r.retryAfterUntil, &r.failingSince, &r.slot, &r.retrySlot, &r.changedAt, &r.failedAt,
 	}
 }
 
@@ -46,7 +47,7 @@ func (r *gateRow) gate() store.Gate {
 			Breaker: gate.Breaker(r.breaker), Failures: int(r.failures), Openings: int(r.openings),
 			Probe:     gate.Attempt{Delivery: r.probe, Number: int(r.probeNumber)},
 			OpenUntil: timeAt(r.openUntil), ClosedAt: timeAt(r.closedAt),
-			RetryAfterUntil: timeAt(r.retryAfterUntil), FailingSince: timeAt(r.failingSince),
+			RetryAfterUntil: timeAt(r.retryAfterUntil), FailingSince: timeAt(r.failingSince), FailedAt: timeAt(r.failedAt),
 			Slot: timeAt(r.slot), RetrySlot: timeAt(r.retrySlot),
 		},
 	}
@@ -59,7 +60,7 @@ func (r gateRow) with(s gate.State) gateRow {
 		breaker: int16(s.Breaker), failures: int32(s.Failures), openings: int32(s.Openings),
 		probeNumber: int32(s.Probe.Number), probe: s.Probe.Delivery,
 		openUntil: micros(s.OpenUntil), closedAt: micros(s.ClosedAt),
-		retryAfterUntil: micros(s.RetryAfterUntil), failingSince: micros(s.FailingSince),
+		retryAfterUntil: micros(s.RetryAfterUntil), failingSince: micros(s.FailingSince), failedAt: micros(s.FailedAt),
 		slot: micros(s.Slot), retrySlot: micros(s.RetrySlot),
 	}
 }
@@ -73,7 +74,7 @@ const (
 	keepGateSQL = `
 update gates
 set breaker = $2, failures = $3, openings = $4, probe_number = $5, probe = $6,
-	open_until = $7, closed_at = $8, retry_after_until = $9, failing_since = $10, slot = $11, retry_slot = $12,
+	open_until = $7, closed_at = $8, retry_after_until = $9, failing_since = $10, slot = $11, retry_slot = $12, failed_at = $14,
 	changed_at = case when $13::bool then greatest(changed_at + 1, ` + clockSQL + `) else changed_at end
 where endpoint = $1
 returning changed_at`
@@ -95,7 +96,7 @@ func queueKeep(batch *pgx.Batch, was gateRow, now *gateRow) {
 	slotsOnly := *now
 	slotsOnly.slot, slotsOnly.retrySlot = was.slot, was.retrySlot
 	batch.Queue(keepGateSQL, now.endpoint, now.breaker, now.failures, now.openings, now.probeNumber, now.probe,
-		now.openUntil, now.closedAt, now.retryAfterUntil, now.failingSince, now.slot, now.retrySlot, was != slotsOnly,
+		now.openUntil, now.closedAt, now.retryAfterUntil, now.failingSince, now.slot, now.retrySlot, was != slotsOnly, now.failedAt,
 	).QueryRow(func(row pgx.Row) error { return row.Scan(&now.changedAt) })
 }
 

@@ -10,16 +10,16 @@ import (
 
 const (
 	gateColumns = `SELECT endpoint, breaker, failures, openings, probe, probe_number, open_until, closed_at, retry_after_until,
-  failing_since, slot, retry_slot, changed_at FROM gates `
+  failing_since, slot, retry_slot, changed_at, failed_at FROM gates `
 	sqlGate         = gateColumns + `WHERE endpoint = ?1`
 	sqlShutGates    = gateColumns + `WHERE breaker <> 0 OR retry_after_until > ?1 OR closed_at > ?2 OR failing_since <> 0 OR failures <> 0`
 	sqlChangedGates = gateColumns + `WHERE changed_at > ?1 ORDER BY changed_at`
 	sqlKeepGate     = `INSERT INTO gates (endpoint, breaker, failures, openings, probe, probe_number, open_until, closed_at, retry_after_until,
-  failing_since, slot, retry_slot, changed_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
+  failing_since, slot, retry_slot, changed_at, failed_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
 ON CONFLICT DO UPDATE SET breaker = excluded.breaker, failures = excluded.failures, openings = excluded.openings,
   probe = excluded.probe, probe_number = excluded.probe_number, open_until = excluded.open_until, closed_at = excluded.closed_at,
   retry_after_until = excluded.retry_after_until, failing_since = excluded.failing_since, slot = excluded.slot,
-  retry_slot = excluded.retry_slot, changed_at = excluded.changed_at`
+  retry_slot = excluded.retry_slot, changed_at = excluded.changed_at, failed_at = excluded.failed_at`
 )
 
 // scanGate reads gateColumns.
@@ -30,7 +30,7 @@ func scanGate(r row) store.Gate {
 			Breaker: gate.Breaker(r.ColumnInt(1)), Failures: r.ColumnInt(2), Openings: r.ColumnInt(3),
 			Probe:     gate.Attempt{Delivery: r.id(4), Number: r.ColumnInt(5)},
 			OpenUntil: r.at(6), ClosedAt: r.at(7), RetryAfterUntil: r.at(8), FailingSince: r.at(9),
-			Slot: r.at(10), RetrySlot: r.at(11),
+			Slot: r.at(10), RetrySlot: r.at(11), FailedAt: r.at(13),
 		},
 	}
 }
@@ -57,14 +57,14 @@ func (db *DB) keepGate(c *conn, was store.Gate, s gate.State) (store.Gate, error
 		}
 	}
 	_, err := c.exec(sqlKeepGate, now.Endpoint, int64(now.Breaker), now.Failures, now.Openings, now.Probe.Delivery, now.Probe.Number,
-		now.OpenUntil, now.ClosedAt, now.RetryAfterUntil, now.FailingSince, now.Slot, now.RetrySlot, now.ChangedAt)
+		now.OpenUntil, now.ClosedAt, now.RetryAfterUntil, now.FailingSince, now.Slot, now.RetrySlot, now.ChangedAt, now.FailedAt)
 	return now, err
 }
 
 // stored is a state as it comes back from the table: two of those are the same if
 // they are equal.
 func stored(s gate.State) gate.State {
-	for _, t := range []*time.Time{&s.OpenUntil, &s.ClosedAt, &s.RetryAfterUntil, &s.FailingSince, &s.Slot, &s.RetrySlot} {
+	for _, t := range []*time.Time{&s.OpenUntil, &s.ClosedAt, &s.RetryAfterUntil, &s.FailingSince, &s.FailedAt, &s.Slot, &s.RetrySlot} {
 		if !t.IsZero() {
 			*t = time.UnixMicro(t.UnixMicro()).UTC()
 		}

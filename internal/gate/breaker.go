@@ -85,9 +85,9 @@ func (s State) Record(p Policy, now time.Time, results []Result) (State, []Trans
 		}
 		switch {
 		case k == success:
-			s.FailingSince = time.Time{}
-		case k != silent && s.FailingSince.IsZero():
-			s.FailingSince = now
+			s.FailingSince, s.FailedAt = time.Time{}, time.Time{}
+		case k != silent:
+			s = s.failed(p, now)
 		}
 		switch {
 		case isProbe && (k == success || k == refusal):
@@ -108,6 +108,19 @@ func (s State) Record(p Policy, now time.Time, results []Result) (State, []Trans
 		}
 	}
 	return s, moves
+}
+
+// failed notes a failure at now. Two failures with nothing between them, of an endpoint
+// that is seldom sent to, do not make it one that has failed all the time.
+func (s State) failed(p Policy, now time.Time) State {
+	since := now.Sub(s.FailedAt)
+	switch {
+	case s.FailingSince.IsZero(), p.Gap > 0 && !s.FailedAt.IsZero() && since > p.Gap:
+		s.FailingSince, s.FailedAt = now, now
+	case p.Gap > 0 && since >= p.Gap/8: // not with each failure, since a change is a write
+		s.FailedAt = now
+	}
+	return s
 }
 
 // MaxRetryAfter is the most that Retry-After counts for.

@@ -247,3 +247,30 @@ func (m *model) record(p Policy, now time.Time, r Result) {
 		}
 	}
 }
+
+// An endpoint that is seldom sent to has not failed all the time between two failures.
+func TestFailuresThatAreFarApart(t *testing.T) {
+	const gap = 60 * time.Hour
+	p := Policy{Gap: gap}
+	failed := []Result{{Outcome: posthaste.OutcomePermanent, StatusCode: 400}}
+	s, _ := State{}.Record(p, t0, failed)
+	at := t0
+	for range 40 { // each too soon for the time to begin anew
+		at = at.Add(gap / 10)
+		s, _ = s.Record(p, at, failed)
+	}
+	if !s.FailingSince.Equal(t0) {
+		t.Errorf("failing since %s, want %s", s.FailingSince, t0)
+	}
+	again, _ := s.Record(p, at.Add(time.Minute), failed)
+	if again != s {
+		t.Errorf("a failure after a minute is written down: %+v, %+v", s, again)
+	}
+	at = at.Add(gap + time.Minute)
+	if s, _ = s.Record(p, at, failed); !s.FailingSince.Equal(at) {
+		t.Errorf("after a gap failing since %s, want %s", s.FailingSince, at)
+	}
+	if s, _ = s.Record(p, at, []Result{{Outcome: posthaste.OutcomeDelivered}}); s != (State{}) {
+		t.Errorf("after a success: %+v", s)
+	}
+}

@@ -44,7 +44,8 @@ type State struct {
 	ClosedAt  time.Time // when the breaker closed last: attempts ramp up from there
 
 	RetryAfterUntil time.Time // the endpoint asked to be left alone until then
-	FailingSince    time.Time // when it failed first since it succeeded last
+	FailingSince    time.Time // when it failed first since it succeeded last, or since a gap
+	FailedAt        time.Time // when it failed last since then, to an eighth of the gap
 
 	Slot      time.Time // the next regular time of an attempt, under the rate limit
 	RetrySlot time.Time // the same for retries
@@ -62,6 +63,7 @@ type Policy struct {
 	Limit    *posthaste.RateLimit // nil: none
 	RetryRPS float64              // 0: no limit of their own
 	Timeout  time.Duration        // of one attempt
+	Gap      time.Duration        // with that long no failure, and no success, what failed before is forgotten; 0: never
 }
 
 // PolicyOf returns the policy in a definition.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/posthaste-dev/posthaste"
 	"github.com/posthaste-dev/posthaste/internal/deliver"
-	"github.com/posthaste-dev/posthaste/internal/gate"
 	"github.com/posthaste-dev/posthaste/internal/retry"
 	"github.com/posthaste-dev/posthaste/internal/store"
 )
@@ -168,7 +167,7 @@ func (p *Pipeline) prepareEndpoint(row store.EndpointRow) *endpoint {
 		// Nobody knows what it subscribes to: what might be for it is kept.
 		row.Definition, row.Paused = posthaste.DefaultDefinition(), true
 	}
-	e := &endpoint{row: row, printed: row.ID.Print(posthaste.KindEndpoint), policy: gate.PolicyOf(row.Definition), handlers: p.handlers}
+	e := &endpoint{row: row, printed: row.ID.Print(posthaste.KindEndpoint), policy: p.policyOf(row.Definition), handlers: p.handlers}
 	if e.deleted() {
 		return e
 	}

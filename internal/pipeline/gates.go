@@ -287,6 +287,14 @@ func (p *Pipeline) recordInGate(ctx context.Context, n *gateNews) {
 	}
 }
 
+// policyOf returns the policy of a gate: what its owner has set, and for how long an
+// endpoint that is not attempted counts as one that still fails.
+func (p *Pipeline) policyOf(d posthaste.Definition) gate.Policy {
+	policy := gate.PolicyOf(d)
+	policy.Gap = max(p.cfg.DisableAfter/2, time.Hour)
+	return policy
+}
+
 // failedTooLong reports whether an endpoint has failed for so long without a success
 // that it is to be disabled.
 func (p *Pipeline) failedTooLong(s gate.State, now time.Time) bool {
@@ -391,7 +399,7 @@ func (p *Pipeline) ownerChanged(ctx context.Context, before, after posthaste.End
 			next, _ = next.Record(gate.PolicyOf(after.Definition), now, nil)
 		}
 		if opened {
-			next.FailingSince = time.Time{}
+			next.FailingSince, next.FailedAt = time.Time{}, time.Time{}
 		}
 		moves = nil
 		if s.Breaker != next.Breaker {

@@ -100,6 +100,24 @@ func TestAnEndpointThatAlwaysFailedIsDisabledWithoutABreaker(t *testing.T) {
 	}
 }
 
+// Two failures a week apart, with nothing sent between them, are not a week of failing.
+func TestAnEndpointThatIsSeldomSentToIsNotDisabledByItsNextFailure(t *testing.T) {
+	e, r := startEngine(t, nil), newReceiver(t, 500, 500)
+	row := e.endpoint(r.URL, nil)
+	_, err := e.store.ChangeGate(t.Context(), row.No, func(s gate.State) gate.State {
+		s.FailingSince, s.FailedAt = time.Now().Add(-7*24*time.Hour), time.Now().Add(-7*24*time.Hour)
+		return s
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.eventually(5*time.Second, "the gate is known", func() bool { return !e.gates.state(row.No).FailingSince.IsZero() })
+	if d, _ := e.ended(e.send("a", "x").ID, 1); d.State != posthaste.StateDelivered {
+		t.Errorf("%+v", d)
+	}
+	e.verified()
+}
+
 // Whoever holds an open breaker's row locked makes it a gate that is not there. What is
 // claimed past it must not be stopped by what is remembered of it, and go round in circles.
 func TestALockedGateThatIsOpen(t *testing.T) {

@@ -221,6 +221,7 @@ create table gates (
     closed_at         int8 not null default 0,
     retry_after_until int8 not null default 0,
     failing_since     int8 not null default 0,
+    failed_at         int8 not null default 0,
     slot              int8 not null default 0, -- the next regular time of an attempt
     retry_slot        int8 not null default 0, -- and of a retry
     changed_at        int8 not null default 0  -- by this database's clock; 0: never

@@ -214,6 +214,7 @@ CREATE TABLE gates (
   closed_at         INTEGER NOT NULL,
   retry_after_until INTEGER NOT NULL,
   failing_since     INTEGER NOT NULL,
+  failed_at         INTEGER NOT NULL,
   slot              INTEGER NOT NULL, -- the next regular time of an attempt
   retry_slot        INTEGER NOT NULL, -- and of a retry
   changed_at        INTEGER NOT NULL

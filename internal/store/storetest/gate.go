@@ -63,7 +63,7 @@ func testGate(t *testing.T, f *fixture) {
 	want := gate.State{
 		Breaker: gate.HalfOpen, Failures: 12, Openings: 3, OpenUntil: f.at(time.Minute),
 		Probe:    gate.Attempt{Delivery: f.event().ID.Delivery(7), Number: 4},
-		ClosedAt: f.at(-time.Hour), RetryAfterUntil: f.at(time.Hour), FailingSince: f.at(-time.Minute),
+		ClosedAt: f.at(-time.Hour), RetryAfterUntil: f.at(time.Hour), FailingSince: f.at(-time.Minute), FailedAt: f.at(-time.Second),
 		Slot: f.at(3 * time.Microsecond), RetrySlot: f.at(time.Second),
 	}
 	changed := f.changeGate(t, f.Store, one, func(s *gate.State) {
