@@ -3,7 +3,6 @@ package pipeline
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -25,8 +24,7 @@ const (
 )
 
 // want picks the endpoints to claim for: ready, open, with room reserved in their lanes.
-func (p *Pipeline) want(ctx context.Context, ready []store.EndpointNo) ([]store.ClaimWant, error) {
-	var out []store.ClaimWant
+func (p *Pipeline) want(ctx context.Context, ready []store.EndpointNo) (out []store.ClaimWant) {
 	total := 0
 	for _, no := range ready {
 		if len(out) == claimEndpoints || total >= claimTotal {
@@ -35,9 +33,14 @@ func (p *Pipeline) want(ctx context.Context, ready []store.EndpointNo) ([]store.
 		from := p.agenda.from(no) // before the endpoint is judged: what is noted after it counts
 		e, err := p.routing.endpoint(ctx, no)
 		switch {
-		case err != nil:
-			p.releaseWants(out)
-			return nil, fmt.Errorf("load endpoint %d: %w", no, err)
+		case err != nil: // perhaps of this one alone: it must not hold up the others
+			if ctx.Err() == nil {
+				p.log.WarnContext(ctx, "an endpoint with due work could not be loaded", "endpoint", no, "err", err)
+			}
+			now := p.clock.Now()
+			p.agenda.drop(no)
+			p.agenda.note(no, now.Add(loadPause), now)
+			return out
 		case e == nil || e.deleted():
 			p.endBeside(ctx, no, p.endDeleted)
 			continue
@@ -62,7 +65,7 @@ func (p *Pipeline) want(ctx context.Context, ready []store.EndpointNo) ([]store.
 		total += n
 		out = append(out, store.ClaimWant{Endpoint: no, Cap: n, From: from})
 	}
-	return out, nil
+	return out
 }
 
 // releaseWants gives back what a failed claim had reserved. Nobody is told: the

@@ -43,6 +43,8 @@ type flaky struct {
 	hangSources atomic.Bool // a source can't be had before its caller's patience is over
 	sources     atomic.Int64
 
+	failRouting atomic.Int32 // the endpoints of this tenant can't be had
+
 	claimedThrough atomic.Pointer[func()] // called after each claim through a gate that took something
 	duringLook     atomic.Pointer[func()] // called with each look at the due table
 
@@ -109,6 +111,13 @@ func (f *flaky) Source(ctx context.Context, tenant store.TenantNo, id posthaste.
 		return store.SourceRow{}, store.ErrUnavailable
 	}
 	return f.Store.Source(ctx, tenant, id)
+}
+
+func (f *flaky) Routing(ctx context.Context, tenant store.TenantNo, since int64) (store.Routing, error) {
+	if tenant != 0 && int32(tenant) == f.failRouting.Load() {
+		return store.Routing{}, store.ErrUnavailable
+	}
+	return f.Store.Routing(ctx, tenant, since)
 }
 
 func (f *flaky) DueEndpoints(ctx context.Context) ([]store.EndpointDue, error) {

@@ -212,3 +212,47 @@ func TestWhatComesRightAfterAnExpiryExpiresToo(t *testing.T) {
 	}
 	e.verified()
 }
+
+// A tenant whose endpoints can't be loaded holds up nobody else's work.
+func TestATenantThatCannotBeLoadedHoldsUpNobody(t *testing.T) {
+	e, r := startEngine(t, nil), newReceiver(t)
+	other, err := e.CreateTenant(t.Context(), posthaste.Tenant{Name: "other"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.flaky.failRouting.Store(int32(other.No))
+	now := e.clock.Now()
+	theirs := posthaste.Endpoint{ID: e.ids.Mint(now), Version: 1, Definition: posthaste.DefaultDefinition(), CreatedAt: now, UpdatedAt: now}
+	bad, err := e.store.CreateEndpoint(t.Context(), store.CreateEndpointParams{Tenant: other.No, Endpoint: theirs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := e.endpoint(r.URL, nil) // with a higher number
+	// Both have work that nobody here remembers.
+	var ours posthaste.ID
+	for tenant, row := range map[store.TenantNo]store.EndpointRow{other.No: bad, e.tenant.No: good} {
+		known, err := e.flaky.Store.Routing(t.Context(), tenant, -1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		entry := e.ledger.mint(now)
+		if tenant == e.tenant.No {
+			ours = entry.id
+		}
+		_, err = e.store.Accept(t.Context(), store.AcceptParams{
+			Epoch: e.epoch(), Now: now, Routing: []store.TenantVersion{{Tenant: tenant, Version: known.Version}},
+			Events: []store.NewEvent{{
+				Event:  posthaste.Event{ID: entry.id, Type: "a", Source: "api", CorrelationID: entry.id, Payload: []byte("x"), FanOut: 1},
+				Tenant: tenant, Namespace: store.NamespaceAPI, Deliveries: []store.NewDelivery{{Endpoint: row.No, DueAt: now, ExpiresAt: now.Add(time.Hour)}},
+			}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.ledger.release(entry)
+	}
+	e.agenda.note(bad.No, now, now)
+	if d, _ := e.ended(ours, 1); d.State != posthaste.StateDelivered {
+		t.Errorf("%+v", d)
+	}
+}

@@ -67,15 +67,15 @@ func (p *Pipeline) sweep(ctx context.Context) time.Duration {
 			return farAhead
 		}
 		if len(ready) > 0 && !p.load.overburdened() && p.mayClaim(ctx) {
-			wants, err := p.want(ctx, ready)
-			if err == nil && len(wants) > 0 {
-				if err = p.claim(ctx, wants); err == nil {
+			if wants := p.want(ctx, ready); len(wants) > 0 {
+				err := p.claim(ctx, wants)
+				if err == nil {
 					continue
 				}
-			}
-			if err != nil && ctx.Err() == nil {
-				p.log.WarnContext(ctx, "claim failed", "err", err)
-				return time.Second
+				if ctx.Err() == nil {
+					p.log.WarnContext(ctx, "claim failed", "err", err)
+					return time.Second
+				}
 			}
 		}
 		wait := farAhead
@@ -119,11 +119,14 @@ func (p *Pipeline) look(ctx context.Context) error {
 		return err
 	}
 	now := p.clock.Now()
+	var failed error
 	for _, d := range due {
 		e, err := p.routing.endpoint(call, d.Endpoint)
 		switch {
-		case err != nil:
+		case err != nil && call.Err() != nil:
 			return err
+		case err != nil: // perhaps of this one alone: it must not hold up the others
+			failed = err
 		case e == nil || e.deleted():
 			p.endDeleted(call, d.Endpoint)
 		case e.attemptable() && p.cfg.Roles.Deliver:
@@ -141,7 +144,7 @@ func (p *Pipeline) look(ctx context.Context) error {
 			p.endExpired(call, d.Endpoint)
 		}
 	}
-	return nil
+	return failed
 }
 
 // hint is what was last said of work that only others can attempt.
