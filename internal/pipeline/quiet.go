@@ -138,6 +138,7 @@ func (p *Pipeline) beatOrRest(ctx context.Context) error {
 // fallAsleep takes the last look before sleeping: whatever is due later is on the agenda
 // then. What another replica makes due from now on, it tells us, or works on itself.
 func (p *Pipeline) fallAsleep(ctx context.Context, hints int64) {
+	worked := p.rest.lastWork.Load()
 	if err := p.look(ctx); err != nil {
 		if ctx.Err() == nil {
 			p.log.WarnContext(ctx, "the last look before sleeping failed; trying again", "err", err)
@@ -146,6 +147,9 @@ func (p *Pipeline) fallAsleep(ctx context.Context, hints int64) {
 	}
 	p.rest.turn.Lock()
 	defer p.rest.turn.Unlock()
+	if p.rest.lastWork.Load() != worked { // work came and went, which the look did not see
+		return
+	}
 	if !p.quiet() || p.othersBusy() || !p.rest.mood.CompareAndSwap(int32(watching), int32(asleep)) {
 		return
 	}
