@@ -52,8 +52,9 @@ type Config struct {
 	// key needs none. Default: the server's, "default".
 	Tenant string
 
-	// HTTPClient makes the requests. Default: a client with a timeout of 30 s
-	// for a whole request.
+	// HTTPClient makes the requests. Redirects are refused whatever it says: followed,
+	// a POST becomes a GET, which stores nothing and is answered as if all were well.
+	// Default: a client with a timeout of 30 s for a whole request.
 	HTTPClient *http.Client
 }
 
@@ -80,10 +81,12 @@ func New(config Config) (*Client, error) {
 	if (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" || base.RawQuery != "" || base.User != nil {
 		return nil, fmt.Errorf("read the server's URL: %q is not of the form http://host:port or https://host", base.Redacted())
 	}
-	c := &Client{base: base, key: config.Key, tenant: config.Tenant, http: config.HTTPClient}
-	if c.http == nil {
-		c.http = &http.Client{Timeout: 30 * time.Second}
+	c := &Client{base: base, key: config.Key, tenant: config.Tenant, http: &http.Client{Timeout: 30 * time.Second}}
+	if config.HTTPClient != nil {
+		own := *config.HTTPClient
+		c.http = &own
 	}
+	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	c.Events = &Events{c}
 	c.Endpoints = &Endpoints{c: c}
 	c.Sources = &Sources{c: c}
@@ -115,7 +118,7 @@ type answer struct {
 	body   []byte
 }
 
-// do makes one request. A status of 400 and above becomes an *[Error].
+// do makes one request. Whatever is not a success becomes an *[Error].
 func (c *Client) do(ctx context.Context, q call) (answer, error) {
 	for part := range strings.SplitSeq(q.path[1:], "/") {
 		if part == "" || part == "." || part == ".." {
@@ -152,11 +155,13 @@ func (c *Client) do(ctx context.Context, q call) (answer, error) {
 	if len(body) > maxAnswerBytes {
 		return answer{}, fmt.Errorf("read the answer to %s %s: it is larger than %d bytes", q.method, q.path, maxAnswerBytes)
 	}
-	if res.StatusCode >= 400 {
+	if !isSuccess(res) {
 		return answer{}, readError(res, body)
 	}
 	return answer{status: res.StatusCode, header: res.Header, body: body}, nil
 }
+
+func isSuccess(res *http.Response) bool { return res.StatusCode >= 200 && res.StatusCode < 300 }
 
 // authorize says who asks, and for whom.
 func (c *Client) authorize(req *http.Request) {

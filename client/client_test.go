@@ -122,6 +122,49 @@ func TestAnswersThatAreNotOurs(t *testing.T) {
 	}
 }
 
+// A proxy that sends http to https makes a GET of a POST: the list of events is
+// answered, and nothing is stored.
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	var followed atomic.Int32
+	c := newClient(t, func(w http.ResponseWriter, r *http.Request) error {
+		if r.URL.Host == "elsewhere.example" {
+			followed.Add(1)
+			return answerJSON(w, http.StatusOK, `{"data":[],"next":null}`)
+		}
+		w.Header().Set("Location", "https://elsewhere.example"+r.URL.Path)
+		w.WriteHeader(http.StatusMovedPermanently)
+		return nil
+	})
+	_, sendErr := c.Events.Send(t.Context(), client.NewEvent{Type: "a"})
+	for what, err := range map[string]error{"send": sendErr, "delete": c.Endpoints.Delete(t.Context(), "ep_1"), "ready": c.Ready(t.Context())} {
+		e, ok := errors.AsType[*client.Error](err)
+		if !ok || e.Status != http.StatusMovedPermanently || !strings.Contains(e.Error(), "https://elsewhere.example/") || e.Hint == "" {
+			t.Errorf("%s: got %v, want an error that names the other place", what, err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // one that follows would go on for ever
+	defer cancel()
+	for _, err := range c.Stream(ctx, client.StreamOptions{}) {
+		if _, ok := errors.AsType[*client.Error](err); !ok {
+			t.Errorf("stream: got %v", err)
+		}
+		break
+	}
+	if n := followed.Load(); n != 0 {
+		t.Errorf("%d requests went elsewhere", n)
+	}
+}
+
+// Send promises that the event is on disk.
+func TestSendWantsAReceipt(t *testing.T) {
+	c := newClient(t, func(w http.ResponseWriter, _ *http.Request) error {
+		return answerJSON(w, http.StatusOK, `{"status":"ok"}`)
+	})
+	if got, err := c.Events.Send(t.Context(), client.NewEvent{Type: "a"}); err == nil {
+		t.Errorf("somebody else's answer is taken for the receipt %+v", got)
+	}
+}
+
 // TestSendRepeats covers what decides on a repeat: the key, the status, the
 // server's Retry-After and the caller's context.
 func TestSendRepeats(t *testing.T) {

@@ -75,6 +75,11 @@ func readError(res *http.Response, body []byte) *Error {
 		e.Title, e.Detail, e.Code, e.Hint, e.Problems = p.Title, p.Detail, p.Code, p.Hint, p.Errors
 		return e
 	}
+	if location := res.Header.Get("Location"); location != "" && res.StatusCode < http.StatusBadRequest {
+		e.Detail = "the server answered with a redirect to " + location
+		e.Hint = "set the server's URL to where it really is"
+		return e
+	}
 	const quoted = 200
 	e.Detail = strings.TrimSpace(string(body[:min(len(body), quoted)]))
 	return e

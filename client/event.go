@@ -108,6 +108,9 @@ func (e *Events) Send(ctx context.Context, event NewEvent) (Receipt, error) {
 	if err := json.Unmarshal(res.body, &receipt); err != nil {
 		return receipt, fmt.Errorf("read the answer to an event of type %s: %w (is this a Posthaste server?)", event.Type, err)
 	}
+	if receipt.ID == "" { // somebody else's 200: nothing says that the event is stored
+		return receipt, fmt.Errorf("read the answer to an event of type %s: it has no id (is this a Posthaste server?)", event.Type)
+	}
 	return receipt, nil
 }
 

@@ -154,7 +154,7 @@ func (c *Client) openStream(ctx context.Context, names []string, last string) (i
 	if err != nil {
 		return nil, fmt.Errorf("open the stream: %w", err)
 	}
-	if res.StatusCode >= 400 {
+	if !isSuccess(res) {
 		defer res.Body.Close()
 		body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswerBytes))
 		if err != nil {
