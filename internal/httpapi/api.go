@@ -174,6 +174,11 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h[headerRequestID], h["X-Content-Type-Options"] = c.always[0:1:1], c.always[1:2:2]
 	defer a.finish(c)
+	if r.ContentLength != 0 {
+		// For every request, whatever becomes of it: net/http reads on in a body that the
+		// handler left, and without a deadline anybody could hold a connection for ever.
+		c.setReadDeadline(c.began.Add(a.BodyTimeout))
+	}
 	a.mux.ServeHTTP(c, r)
 }
 
@@ -252,7 +257,6 @@ func (a *api) readBody(c *call, maxBytes int) ([]byte, error) {
 		c.detached = true
 		return nil, tooLarge(maxBytes)
 	}
-	a.setReadDeadline(c, c.began.Add(a.BodyTimeout))
 	body, err := readAll(c.r.Body, length, maxBytes)
 	if err != nil {
 		c.detached = true
@@ -266,11 +270,11 @@ func (a *api) readBody(c *call, maxBytes int) ([]byte, error) {
 	}
 	// Left in force it would end the request's context while the answer is made:
 	// the server goes on reading, to notice a client that goes away.
-	a.setReadDeadline(c, time.Time{})
+	c.setReadDeadline(time.Time{})
 	return body, nil
 }
 
-func (a *api) setReadDeadline(c *call, at time.Time) {
+func (c *call) setReadDeadline(at time.Time) {
 	// Where the writer can't do it (a test's recorder, a proxy of another kind), the server's own limits hold.
 	if w, ok := c.ResponseWriter.(interface{ SetReadDeadline(t time.Time) error }); ok {
 		_ = w.SetReadDeadline(at)

@@ -272,6 +272,22 @@ func TestBodyThatDoesNotArrive(t *testing.T) {
 	}
 }
 
+// A request that is refused before its body is read is a connection that nobody has
+// to have a key for.
+func TestBodyThatNobodyReads(t *testing.T) {
+	s := start(t, func(c *httpapi.Config) { c.BodyTimeout = 50 * time.Millisecond })
+	for _, line := range []string{"POST /v1/events?type=a", "POST /nowhere", "GET /livez", "DELETE /v1/events", "OPTIONS /v1/events"} {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+		must(t, err)
+		defer conn.Close()
+		fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nhalf", line)
+		must(t, conn.SetReadDeadline(time.Now().Add(20*time.Second)))
+		if _, err := io.ReadAll(conn); err != nil {
+			t.Errorf("%s: the connection is still open: %v", line, err)
+		}
+	}
+}
+
 func TestResend(t *testing.T) {
 	s := start(t)
 	url, arrivals := receiver(t, status(200))

@@ -45,9 +45,6 @@ func (h *Handler) readBody(q *request) (release func(), refusal *inbound.Answer,
 		return release, nil, errCrowded
 	}
 	release = func() { h.reading.taken.Add(-room) }
-	deadlines := http.NewResponseController(q.ResponseWriter)
-	// Where the writer can't do it, the server's own limits hold.
-	_ = deadlines.SetReadDeadline(time.Now().Add(h.BodyTimeout))
 	body, err := readAll(http.MaxBytesReader(q.ResponseWriter, q.r.Body, limit), length)
 	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
 		return release, q.tooLarge(limit), nil
@@ -59,7 +56,7 @@ func (h *Handler) readBody(q *request) (release func(), refusal *inbound.Answer,
 		return release, &answer, nil //nolint:nilerr // what the sender did is answered, not a failure of ours
 	}
 	// Left in force it would end the request's context while the event is stored.
-	_ = deadlines.SetReadDeadline(time.Time{})
+	_ = q.control().SetReadDeadline(time.Time{})
 	q.body = body
 	return release, nil, nil
 }

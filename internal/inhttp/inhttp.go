@@ -124,11 +124,20 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Posthaste-Request-Id", q.id)
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	defer h.finish(q)
+	if r.ContentLength != 0 {
+		// Whatever becomes of it: net/http reads on in a body that was left unread. Where
+		// the writer can't do it, the server's own limits hold.
+		_ = q.control().SetReadDeadline(q.began.Add(h.BodyTimeout))
+	}
 	answer, err := h.take(q)
 	if err != nil {
 		answer = q.failed(err)
 	}
 	q.write(answer)
+}
+
+func (q *request) control() *http.ResponseController {
+	return http.NewResponseController(q.ResponseWriter)
 }
 
 func (q *request) write(answer inbound.Answer) {

@@ -3,6 +3,7 @@ package inhttp_test
 import (
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -287,6 +289,19 @@ func TestUnknownSource(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Whoever asks for a path that no source has must not be able to hold the connection.
+func TestBodyThatNobodyReads(t *testing.T) {
+	s := start(t, openSQLite(t), func(_ *pipeline.Config, c *inhttp.Config) { c.BodyTimeout = 50 * time.Millisecond })
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	must(t, err)
+	defer conn.Close()
+	fmt.Fprintf(conn, "POST %ssrc_1 HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nhalf", inhttp.PathPrefix)
+	must(t, conn.SetReadDeadline(time.Now().Add(20*time.Second)))
+	if _, err := io.ReadAll(conn); err != nil && !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the connection is still open: %v", err)
+	}
 }
 
 func TestTenantOfASourceIsDeleted(t *testing.T) {
