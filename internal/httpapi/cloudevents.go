@@ -3,8 +3,11 @@ package httpapi
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
+	"mime"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/posthaste-dev/posthaste"
 )
@@ -13,8 +16,9 @@ import (
 // (github.com/cloudevents/spec, v1.0.2, cloudevents/bindings/http-protocol-binding.md).
 // What is delivered is what came: in binary mode the body with its content type
 // and the ce- headers, in structured mode the body. So a receiver's SDK reads
-// the same event. Only what says what the event is gets looked at: extensions
-// and optional attributes are the sender's and the receiver's affair.
+// the same event. The attributes that the specification knows have to be as it
+// says, for else that SDK refuses what was accepted here; extensions are the
+// sender's and the receiver's affair.
 
 const (
 	mediaStructured = "application/cloudevents+json"
@@ -56,7 +60,9 @@ type attribute struct {
 
 // cloudEvent holds the attributes that are looked at.
 type cloudEvent struct {
-	specVersion, id, source, eventType, traceparent attribute
+	specVersion, id, source, eventType         attribute // required
+	time, subject, dataSchema, dataContentType attribute // optional
+	traceparent                                attribute // an extension
 }
 
 // named returns the place of an attribute, nil for one that is not looked at.
@@ -70,15 +76,26 @@ func (ce *cloudEvent) named(name string) *attribute {
 		return &ce.source
 	case "type":
 		return &ce.eventType
+	case "time":
+		return &ce.time
+	case "subject":
+		return &ce.subject
+	case "dataschema":
+		return &ce.dataSchema
+	case "datacontenttype":
+		return &ce.dataContentType
 	case "traceparent":
 		return &ce.traceparent
 	}
 	return nil
 }
 
+// attributeNames are those that named knows.
+var attributeNames = [...]string{"specversion", "id", "source", "type", "time", "subject", "dataschema", "datacontenttype", "traceparent"}
+
 // spell fills in what the attributes are called in a mode.
 func (ce *cloudEvent) spell(prefix string) {
-	for _, name := range [...]string{"specversion", "id", "source", "type", "traceparent"} {
+	for _, name := range attributeNames {
 		a := ce.named(name)
 		if a.field = name; prefix != "" {
 			a.field = prefix + strings.ToUpper(name[:1]) + name[1:]
@@ -198,6 +215,7 @@ func (s *submissionReader) takeCloudEvent(ce *cloudEvent) {
 	if s.required(ce.source, "a URI that names where the event comes from") && s.isURI(ce.source) && hasID {
 		s.setCloudEventKey(ce)
 	}
+	s.checkOptional(ce)
 	if posthaste.IsTraceparent(ce.traceparent.value) { // the event's own says more than that of the request that carries it
 		s.Event.Traceparent = ce.traceparent.value
 	}
@@ -227,13 +245,57 @@ func (s *submissionReader) hasProblem(field string) bool {
 }
 
 func (s *submissionReader) isURI(source attribute) bool {
-	_, err := url.Parse(source.value)
-	hasSpace := strings.ContainsFunc(source.value, func(c rune) bool { return c <= ' ' || c == 0x7f })
-	if err != nil || hasSpace {
+	if parseURI(source.value) == nil {
 		s.report(source.field, "is not a URI reference", "such as https://example.com/orders or /orders/7, without spaces (RFC 3986)")
 		return false
 	}
 	return true
+}
+
+// parseURI returns nil for what is no URI reference.
+func parseURI(text string) *url.URL {
+	u, err := url.Parse(text)
+	if err != nil || strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c == 0x7f }) {
+		return nil
+	}
+	return u
+}
+
+// checkOptional checks the optional attributes that are there (CloudEvents 1.0,
+// section "Optional Attributes").
+func (s *submissionReader) checkOptional(ce *cloudEvent) {
+	const orLeave = "; or leave it out"
+	for _, o := range []struct {
+		attribute
+		isRight       func(string) bool
+		message, hint string
+	}{
+		{ce.time, isRFC3339, "is not a time", "RFC 3339, such as 2026-11-29T12:00:00Z"},
+		{ce.subject, func(text string) bool { return text != "" }, "is empty", "what in the source the event is about"},
+		{ce.dataSchema, isAbsoluteURI, "is not an absolute URI", "such as https://example.com/schemas/order, without spaces (RFC 3986)"},
+		{ce.dataContentType, isMediaType, "is not a media type", "such as application/json (RFC 2046)"},
+	} {
+		if o.given && !o.isRight(o.value) && !s.hasProblem(o.field) { // one that is not a string has been reported
+			s.report(o.field, o.message, o.hint+orLeave)
+		}
+	}
+}
+
+// isRFC3339 takes the small letters too, which the RFC allows and package time does not.
+func isRFC3339(text string) bool {
+	_, err := time.Parse(time.RFC3339, strings.ToUpper(text))
+	return err == nil
+}
+
+func isAbsoluteURI(text string) bool {
+	u := parseURI(text)
+	return u != nil && u.IsAbs()
+}
+
+func isMediaType(text string) bool {
+	mediaType, _, err := mime.ParseMediaType(text)
+	isRight := err == nil || errors.Is(err, mime.ErrInvalidMediaParameter) // of parameters every reader has its own idea
+	return isRight && strings.Contains(mediaType, "/")
 }
 
 // setCloudEventKey makes the idempotency key: source and id name an event

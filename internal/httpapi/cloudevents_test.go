@@ -123,6 +123,26 @@ func TestCloudEventsPassAsTheyCame(t *testing.T) {
 	s.post("/v1/events?type=a.b", strings.Replace(ceBody, `"1"`, `"2"`, 1), "Content-Type: application/cloudevents+json", "ce-id: 2", "ce-type: a.b").want(202)
 }
 
+// Optional attributes have to be as the specification says: a receiver's SDK would
+// refuse the event for good.
+func TestCloudEventOptionalAttributes(t *testing.T) {
+	s := start(t)
+	const structured = "Content-Type: application/cloudevents+json"
+	with := func(members string) string { return strings.TrimSuffix(ceBody, "}") + "," + members + "}" }
+	s.post("/v1/events", with(`"time":"yesterday","subject":"","dataschema":"/relative","datacontenttype":"json"`), structured).
+		problem(422, "invalid", "datacontenttype", "dataschema", "subject", "time")
+	s.post("/v1/events", with(`"time":1,"subject":"x","dataschema":"https://example.com/a b"`), structured).problem(422, "invalid", "dataschema", "time")
+	s.post("/v1/events", "x", append(ceHeaders, "ce-time: 2026-11-29 12:00:00Z", "ce-subject: ", "ce-dataschema: schema")...).
+		problem(422, "invalid", "Ce-Dataschema", "Ce-Subject", "Ce-Time")
+	batch := s.post("/v1/events/batch", "["+with(`"time":""`)+"]", "Content-Type: application/cloudevents-batch+json").want(200)
+	if batch.text("results", 0, "error", "errors", 0, "field") != "time" {
+		t.Errorf("%s", batch.body)
+	}
+
+	s.post("/v1/events", with(`"time":"2026-11-29t12:00:00.123456789+01:00","subject":"é","dataschema":"urn:x:y","datacontenttype":"text/x; a=b"`), structured).want(202)
+	s.post("/v1/events", with(`"time":null,"subject":null,"dataschema":null,"datacontenttype":null`), structured, "Posthaste-Event-Type: a.b").problem(409, "idempotency_mismatch")
+}
+
 func TestCloudEventKeys(t *testing.T) {
 	s := start(t)
 	long := strings.Repeat("x", 300)
