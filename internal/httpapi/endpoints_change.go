@@ -100,8 +100,8 @@ func (a *api) putEndpoint(c *call) error {
 	}
 	secret := signature.NewSecret()
 	create := func() (posthaste.Endpoint, string, error) {
-		if pre.given {
-			return posthaste.Endpoint{}, "", preconditionFailed("there is none")
+		if err := pre.checkNone(); err != nil {
+			return posthaste.Endpoint{}, "", err
 		}
 		if in.Secret != nil {
 			secret = *in.Secret

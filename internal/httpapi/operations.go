@@ -20,6 +20,7 @@ var (
 	typeParam    = param{name: "type", text: "The event's type, exactly"}
 	deletedParam = param{name: "deleted", text: "true: deleted ones too", schema: huma.Schema{Type: huma.TypeString, Enum: []any{"true", "false"}}}
 	matchParams  = []param{{name: headerIfMatch, in: "header", text: "The ETag that the object has to have, a list of them, or *; else 412 and nothing is done. A weak tag matches nothing"}}
+	putParams    = append(matchParams, param{name: headerIfNoneMatch, in: "header", text: "*: only make it; where there is one, 412 and nothing is done"})
 )
 
 func number(n float64) *float64 { return &n }
@@ -38,13 +39,13 @@ var (
 			"with the same Idempotency-Key: it is stored once. 200 says that it had been stored before. " +
 			"An unknown header that begins with Posthaste- is refused. " +
 			"CloudEvents 1.0 are understood in binary mode (ce- headers) and in structured mode (application/cloudevents+json): the attributes id, source, " +
-			"specversion and type are required, and the event is delivered in the mode that it came in, with the very bytes of its body. " +
+			"specversion and type are required, time, subject, dataschema and datacontenttype have to be as the specification says, and the event is delivered in the mode that it came in, with the very bytes of its body. " +
 			"Its idempotency key is its source, a space and its id, or sha256: and the SHA-256 of that in hex where it is longer than 255 bytes.",
 		params: []param{
 			{name: "type", text: "The event's type, where the header is not given"},
 			{name: headerEventType, in: "header", text: "The event's type: 1 to 128 of a-z A-Z 0-9 . _ - / :"},
 			{name: headerIdempotencyKey, in: "header", text: "1 to 255 bytes. A second event with it is not stored"},
-			{name: headerEndpoint, in: "header", text: "Only to these endpoints, whatever they subscribe to", repeats: true},
+			{name: headerEndpoint, in: "header", text: "Only to these endpoints, by their ids or your own as uid:MINE, whatever they subscribe to", repeats: true},
 			{name: prefixForward + "*", in: "header", text: "Sent on with each delivery, under the name that follows the prefix: Posthaste-Forward-X-Trace: abc becomes X-Trace: abc. " +
 				"20 headers and 4 KiB at most; none that belongs to the connection (Host, Transfer-Encoding …), Content-*, Authorization, Cookie, webhook-*, posthaste-* or ce-*", repeats: true},
 			{name: headerOrderKey, in: "header", text: "1 to 255 bytes, kept with the event"},
@@ -91,7 +92,7 @@ var (
 		text: "PUT to uid:MINE makes the endpoint of your own id and answers 201 with its secret, or replaces what you wrote of one that exists and answers 200. " +
 			"The same request again changes nothing, and requests at once make one endpoint. What is left out has its default, but for enabled and secret; a pause stays. " +
 			"PUT to an id only replaces.",
-		params: matchParams, in: putEndpointRequest{}, required: []string{"url"}, status: 200, also: 201, out: endpointBody{}, codes: changeCodes,
+		params: putParams, in: putEndpointRequest{}, required: []string{"url"}, status: 200, also: 201, out: endpointBody{}, codes: changeCodes,
 	}
 	patchEndpointOperation  = operation{tag: "Endpoints", summary: "Change an endpoint", text: "A JSON Merge Patch: what is left out stays, null goes back to the default. A change of nothing makes no new version.", params: matchParams, in: patchEndpointRequest{}, status: 200, out: endpointBody{}, codes: changeCodes}
 	deleteEndpointOperation = operation{tag: "Endpoints", summary: "Delete an endpoint", text: "What waits for it ends dead; its history stays readable, and its uid is free again.", params: matchParams, status: 204, codes: matchCodes}
@@ -117,7 +118,7 @@ var (
 	putSourceOperation   = operation{
 		tag: "Sources", summary: "Make or replace a source",
 		text:   "PUT to uid:MINE makes the source of your own id, or replaces what you wrote of one that exists. The same request again changes nothing. PUT to an id only replaces.",
-		params: matchParams, in: sourceRequest{}, required: []string{"provider"}, status: 200, also: 201, out: sourceBody{}, codes: changeCodes,
+		params: putParams, in: sourceRequest{}, required: []string{"provider"}, status: 200, also: 201, out: sourceBody{}, codes: changeCodes,
 	}
 	patchSourceOperation = operation{
 		tag: "Sources", summary: "Change a source",
@@ -131,7 +132,7 @@ var (
 		tag: "Deliveries", summary: "List deliveries", status: 200, out: page[deliveryBody]{},
 		params: paramsOf([]param{
 			{name: "status", text: "Where they stand", schema: huma.Schema{Type: huma.TypeString, Enum: []any{"pending", "delivering", "delivered", "dead"}}},
-			{name: "endpoint_id", text: "Of this endpoint"}, {name: "event_id", text: "Of this event"}, typeParam,
+			{name: "endpoint_id", text: "Of this endpoint: its id, or your own as uid:MINE"}, {name: "event_id", text: "Of this event"}, typeParam,
 		}, timeParams, pageParams),
 	}
 	readDeliveryOperation   = operation{tag: "Deliveries", summary: "Read a delivery with its attempts", status: 200, out: deliveryBody{}}
@@ -169,7 +170,7 @@ var (
 	putTenantOperation    = operation{
 		tag: "Tenants", summary: "Make or replace a tenant",
 		text:   "PUT to uid:MINE makes the tenant of your own id, for which it needs a name, or replaces the metadata of one that exists. The same request again changes nothing. PUT to a name only replaces.",
-		params: matchParams, in: tenantRequest{}, status: 200, also: 201, out: tenantBody{}, codes: tenantCodes,
+		params: putParams, in: tenantRequest{}, status: 200, also: 201, out: tenantBody{}, codes: tenantCodes,
 	}
 	patchTenantOperation  = operation{tag: "Tenants", summary: "Change a tenant", text: "A JSON Merge Patch of uid and metadata; the name never changes.", params: matchParams, in: tenantRequest{}, status: 200, out: tenantBody{}, codes: tenantCodes}
 	deleteTenantOperation = operation{

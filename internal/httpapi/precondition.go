@@ -3,6 +3,7 @@ package httpapi
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -10,20 +11,49 @@ import (
 	"github.com/posthaste-dev/posthaste/internal/store"
 )
 
-const headerIfMatch = "If-Match"
+const (
+	headerIfMatch     = "If-Match"
+	headerIfNoneMatch = "If-None-Match"
+)
 
-// precondition is what If-Match says (RFC 9110, section 13.1.1). The zero value
-// is no condition.
-type precondition struct {
+// precondition is what If-Match and If-None-Match say (RFC 9110, sections 13.1.1
+// and 13.1.2). The zero value is no condition.
+type precondition struct{ match, none tags }
+
+// tags are the entity tags of one of the headers.
+type tags struct {
 	given bool
 	any   bool     // "*": whatever the version, as long as the object is there
-	tags  []string // of the versions, without quotes; weak ones are left out: they match nothing
+	list  []string // of the versions, without quotes
 }
 
-// precondition reads If-Match. What cannot be read is refused rather than taken
-// for a condition that fails: the client would try again for ever.
+func (t tags) has(version int) bool {
+	return t.any || slices.Contains(t.list, strconv.Itoa(version))
+}
+
+// precondition reads the headers. What cannot be read is refused rather than taken
+// for a condition that fails: the client would try again for ever. If-None-Match of a
+// GET is left alone: it saves a transfer, and changes nothing.
 func (c *call) precondition() (p precondition, err error) {
-	values := c.r.Header[headerIfMatch]
+	// If-Match compares strongly: a weak tag never matches (section 8.8.3.2).
+	if p.match, err = readTags(headerIfMatch, c.r.Header[headerIfMatch], strong); err != nil {
+		return p, err
+	}
+	if c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
+		p.none, err = readTags(headerIfNoneMatch, c.r.Header[headerIfNoneMatch], weak)
+	}
+	return p, err
+}
+
+// comparison says whether weak tags count.
+type comparison int8
+
+const (
+	strong comparison = iota
+	weak
+)
+
+func readTags(name string, values []string, how comparison) (p tags, err error) {
 	if len(values) == 0 {
 		return p, nil
 	}
@@ -33,11 +63,11 @@ func (c *call) precondition() (p precondition, err error) {
 		p.any = true
 		return p, nil
 	}
-	bad := oneProblem(headerIfMatch, "is not a list of entity tags", `the ETag of the object as it was answered, such as "3", or *`)
+	bad := oneProblem(name, "is not a list of entity tags", `the ETag of the object as it was answered, such as "3", or *`)
 	for first := true; ; first = false {
 		rest = strings.TrimLeft(rest, " \t")
 		if rest == "" {
-			if len(p.tags) == 0 && first {
+			if len(p.list) == 0 && first {
 				return p, bad
 			}
 			return p, nil
@@ -52,9 +82,8 @@ func (c *call) precondition() (p precondition, err error) {
 		if !ok {
 			return p, bad
 		}
-		// If-Match compares strongly: a weak tag never matches (section 8.8.3.2).
-		if !isWeak {
-			p.tags = append(p.tags, tag)
+		if !isWeak || how == weak {
+			p.list = append(p.list, tag)
 		}
 		if rest = strings.TrimLeft(after, " \t"); rest != "" && rest[0] != ',' {
 			return p, bad
@@ -79,30 +108,37 @@ func cutTag(s string) (tag, rest string, ok bool) {
 }
 
 // check returns CodePreconditionFailed unless the version is one that the client
-// has named.
+// wants.
 func (p precondition) check(version int) error {
-	if !p.given || p.any {
-		return nil
+	is := "it is at version " + strconv.Itoa(version)
+	switch {
+	case p.match.given && !p.match.has(version):
+		return preconditionFailed("the object is not at the version that If-Match names: " + is)
+	case p.none.has(version):
+		return preconditionFailed("the object is there, and If-None-Match says that it must not be: " + is)
 	}
-	for _, tag := range p.tags {
-		if tag == strconv.Itoa(version) {
-			return nil
-		}
+	return nil
+}
+
+// checkNone is check for an object that is not there.
+func (p precondition) checkNone() error {
+	if p.match.given {
+		return preconditionFailed("the object is not at the version that If-Match names: there is none")
 	}
-	return preconditionFailed("it is at version " + strconv.Itoa(version))
+	return nil
 }
 
 // version is what a deletion is tied to: 0 for any.
 func (p precondition) version(current int) int {
-	if !p.given || p.any {
-		return 0
+	if p.none.given || p.match.given && !p.match.any {
+		return current
 	}
-	return current
+	return 0
 }
 
-func preconditionFailed(why string) error {
+func preconditionFailed(message string) error {
 	return &posthaste.Error{
-		Code: posthaste.CodePreconditionFailed, Message: "the object is not at the version that If-Match names: " + why,
+		Code: posthaste.CodePreconditionFailed, Message: message,
 		Hint: "read it again, look at what has changed, and send the request with the new ETag",
 	}
 }
@@ -117,7 +153,7 @@ func (c *call) answerDeleted(what string, err error) error {
 	case errors.Is(err, store.ErrNotFound):
 		return notFound(what)
 	case errors.Is(err, store.ErrConflict):
-		return preconditionFailed("it is being changed")
+		return preconditionFailed("the object is being changed")
 	case err != nil:
 		return err
 	}

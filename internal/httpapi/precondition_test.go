@@ -47,3 +47,31 @@ func TestIfMatch(t *testing.T) {
 		}
 	}
 }
+
+func TestIfNoneMatch(t *testing.T) {
+	for _, c := range []struct {
+		method, header string
+		want           posthaste.Code // for version 3
+	}{
+		{"PUT", `*`, posthaste.CodePreconditionFailed},
+		{"PUT", `"3"`, posthaste.CodePreconditionFailed},
+		{"PATCH", `W/"3"`, posthaste.CodePreconditionFailed}, // weak tags match here
+		{"PUT", `"2"`, ""},
+		{"PUT", `3`, posthaste.CodeInvalid},
+		{"GET", `"3"`, ""},
+		{"HEAD", `*`, ""},
+	} {
+		r := httptest.NewRequest(c.method, "/", nil)
+		r.Header.Set(headerIfNoneMatch, c.header)
+		pre, err := (&call{r: r}).precondition()
+		if err == nil && pre.checkNone() != nil {
+			t.Errorf("%s %s: nothing must be there, and that is not enough", c.method, c.header)
+		}
+		if err == nil {
+			err = pre.check(3)
+		}
+		if posthaste.CodeOf(err) != c.want {
+			t.Errorf("%s %s: %v, want code %q", c.method, c.header, err, c.want)
+		}
+	}
+}

@@ -217,8 +217,8 @@ func (a *api) putSource(c *call) error {
 	}
 	row, made, err := a.Pipeline.PutSource(c.r.Context(), c.tenant, uid,
 		func() (posthaste.Source, pipeline.SourceSecrets, error) {
-			if pre.given {
-				return posthaste.Source{}, pipeline.SourceSecrets{}, preconditionFailed("there is none")
+			if err := pre.checkNone(); err != nil {
+				return posthaste.Source{}, pipeline.SourceSecrets{}, err
 			}
 			in := newSource()
 			source, secret, err := a.readSourceRequest(raw, &in, pipeline.SourceSecrets{})

@@ -217,8 +217,8 @@ func (a *api) putTenant(c *call) error {
 		return err
 	}
 	create := func() (posthaste.Tenant, error) {
-		if pre.given {
-			return posthaste.Tenant{}, preconditionFailed("there is none")
+		if err := pre.checkNone(); err != nil {
+			return posthaste.Tenant{}, err
 		}
 		return posthaste.Tenant{Name: in.Name, Metadata: in.Metadata}, posthaste.Invalid(posthaste.ValidateTenantName(in.Name))
 	}
