@@ -84,6 +84,7 @@ func TestPathsAndMethods(t *testing.T) {
 			s.get(path+id).problem(404, "not_found")
 		}
 	}
+	s.get("/docs/", "Authorization:").want(200)
 	s.post("/v1/deliveries/dlv_"+none26+"/replay", "").problem(404, "not_found")
 	s.post("/v1/deliveries/x/replay", "").problem(404, "not_found")
 	s.post("/v1/endpoints/x/test", "").problem(404, "not_found")

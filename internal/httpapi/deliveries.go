@@ -132,19 +132,17 @@ func (a *api) listDeliveries(c *call) error {
 		Event: q.id("event_id", posthaste.KindEvent), Type: q.eventType("type"),
 		Since: q.time("since"), Until: q.time("until"), Before: q.cursor(deliveryList), Limit: q.limit(),
 	}
-	endpoint := q.id("endpoint_id", posthaste.KindEndpoint)
-	if err := q.err(); err != nil {
-		return err
-	}
-	if !endpoint.IsZero() {
-		row, err := a.Pipeline.Endpoint(c.r.Context(), c.tenant.No, endpoint) // a deleted one too: its history stays readable
-		if errors.Is(err, store.ErrNotFound) {
-			return oneProblem("endpoint_id", "names no endpoint of this tenant", "list the endpoints with GET /v1/endpoints")
-		}
+	if name := q.values.Get("endpoint_id"); name != "" {
+		row, err := a.endpointNamed(c, "endpoint_id", name) // a deleted one too: its history stays readable
+		problems, err := problemsOf(err)
 		if err != nil {
 			return err
 		}
+		q.problems = append(q.problems, problems...)
 		p.Endpoint = row.No
+	}
+	if err := q.err(); err != nil {
+		return err
 	}
 	found, err := a.store.ListDeliveries(c.r.Context(), p)
 	if err != nil {

@@ -209,8 +209,10 @@ func TestBadQueries(t *testing.T) {
 		"/v1/deliveries?status=failed": "status", "/v1/deliveries?event_id=" + endpoint: "event_id", "/v1/deliveries?endpoint_id=1": "endpoint_id",
 		"/v1/deliveries?endpoint_id=ep_" + strings.Repeat("0", 26): "endpoint_id", "/v1/deliveries?type=%20": "type",
 		"/v1/endpoints?type=a": "type", "/v1/endpoints/" + endpoint + "?x=1": "x", "/v1/tenants?limit=-1": "limit", "/v1/tenants/default?x=1": "x",
+		"/v1/deliveries?status=": "status", "/v1/deliveries?endpoint_id=": "endpoint_id", "/v1/events?since": "since", "/v1/stream?types=": "types",
 	} {
 		s.get(query).problem(422, "invalid", field)
 	}
+	s.get("/v1/events?cursor=").want(200) // the beginning
 	s.get("/v1/deliveries?limit=x&status=y&type=%20&cursor=z").problem(422, "invalid", "status", "type", "cursor", "limit")
 }

@@ -279,25 +279,48 @@ func (a *api) findEndpoint(c *call) (row store.EndpointRow, pre precondition, er
 	if err != nil {
 		return row, pre, err
 	}
-	if uid, isUID := pathUID(c, "id"); isUID {
-		switch {
-		case c.tenant.No == 0:
-			return row, pre, oneProblem(auth.HeaderTenant, "is for all tenants, each of which may have an endpoint of that uid", "name the tenant, or the endpoint's id")
-		case len(posthaste.ValidateUID("uid", uid)) > 0:
-			return row, pre, notFound("endpoint")
-		}
-		row, err = a.Pipeline.EndpointByUID(c.r.Context(), c.tenant.No, uid)
-	} else {
-		var id posthaste.ID
-		if id, err = pathID(c, posthaste.KindEndpoint, "endpoint"); err != nil {
-			return row, pre, err
-		}
-		row, err = a.Pipeline.Endpoint(c.r.Context(), c.tenant.No, id)
-	}
+	row, err = a.lookUpEndpoint(c, c.r.PathValue("id"))
 	if errors.Is(err, store.ErrNotFound) {
 		err = notFound("endpoint")
 	}
 	return row, pre, err
+}
+
+// lookUpEndpoint returns the endpoint of an id or of "uid:" and an owner's own, or
+// [store.ErrNotFound], also for what is neither.
+func (a *api) lookUpEndpoint(c *call, name string) (store.EndpointRow, error) {
+	if uid, isUID := strings.CutPrefix(name, posthaste.UIDPrefix); isUID {
+		switch {
+		case c.tenant.No == 0:
+			return store.EndpointRow{}, oneProblem(auth.HeaderTenant, "is for all tenants, each of which may have an endpoint of that uid", "name the tenant, or the endpoint's id")
+		case len(posthaste.ValidateUID("uid", uid)) > 0:
+			return store.EndpointRow{}, store.ErrNotFound
+		}
+		return a.Pipeline.EndpointByUID(c.r.Context(), c.tenant.No, uid)
+	}
+	id, err := posthaste.ParseID(posthaste.KindEndpoint, name)
+	if err != nil {
+		return store.EndpointRow{}, store.ErrNotFound
+	}
+	return a.Pipeline.Endpoint(c.r.Context(), c.tenant.No, id)
+}
+
+// endpointNamed is lookUpEndpoint for a field of a request, which it reports.
+func (a *api) endpointNamed(c *call, field, name string) (store.EndpointRow, error) {
+	if !strings.HasPrefix(name, posthaste.UIDPrefix) {
+		if _, err := posthaste.ParseID(posthaste.KindEndpoint, name); err != nil {
+			return store.EndpointRow{}, oneProblem(field, "is not the id of an endpoint", err.Error()+", or \"uid:\" and your own id for it")
+		}
+	}
+	row, err := a.lookUpEndpoint(c, name)
+	if errors.Is(err, store.ErrNotFound) {
+		err = noSuchEndpoint(field)
+	}
+	return row, err
+}
+
+func noSuchEndpoint(field string) error {
+	return oneProblem(field, "names an endpoint that this tenant does not have", "list the endpoints with GET /v1/endpoints")
 }
 
 // pathUID returns the uid where a part of the path addresses an object by it.
@@ -339,10 +362,11 @@ func (a *api) testEndpoint(c *call) error {
 		return err
 	}
 	in, defaults := newTest(), newTest()
-	if err := a.readOptionalJSON(c, &in, &defaults); err != nil {
-		return err
+	problems, err := problemsOf(a.readOptionalJSON(c, &in, &defaults))
+	if err == nil {
+		err = posthaste.Invalid(append(problems, without(posthaste.ValidateType("type", in.Type), problems)...))
 	}
-	if err := posthaste.Invalid(posthaste.ValidateType("type", in.Type)); err != nil {
+	if err != nil {
 		return err
 	}
 	receipt, err := a.Pipeline.Accept(c.r.Context(), pipeline.Submission{

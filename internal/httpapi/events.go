@@ -258,11 +258,20 @@ func (s *submissionReader) setEndpoints(values []string) {
 	}
 }
 
+// addEndpoint takes the id of an endpoint, or, after "uid:", its owner's own.
 func (s *submissionReader) addEndpoint(field, text string) {
+	if uid, isUID := strings.CutPrefix(text, posthaste.UIDPrefix); isUID {
+		if problems := posthaste.ValidateUID(field, uid); len(problems) > 0 {
+			s.add(problems[0])
+		} else if !slices.Contains(s.UIDs, uid) {
+			s.UIDs = append(s.UIDs, uid)
+		}
+		return
+	}
 	id, err := posthaste.ParseID(posthaste.KindEndpoint, text)
 	switch {
 	case err != nil:
-		s.report(field, "is not the id of an endpoint", err.Error())
+		s.report(field, "is not the id of an endpoint", err.Error()+", or \"uid:\" and your own id for it")
 	case !slices.Contains(s.Endpoints, id):
 		s.Endpoints = append(s.Endpoints, id)
 	}

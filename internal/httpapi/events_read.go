@@ -114,7 +114,7 @@ func (a *api) readPayload(c *call) error {
 }
 
 type resendRequest struct {
-	EndpointID string `json:"endpoint_id" doc:"Where the event is sent once more"`
+	EndpointID string `json:"endpoint_id" doc:"Where the event is sent once more: the endpoint's id, or your own as uid:MINE"`
 }
 
 // resendEvent makes a delivery that is none of the fan-out's: the answer shows
@@ -128,9 +128,12 @@ func (a *api) resendEvent(c *call) error {
 	if err := a.readJSON(c, &in, &resendRequest{}, nil); err != nil {
 		return err
 	}
-	endpoint, err := posthaste.ParseID(posthaste.KindEndpoint, in.EndpointID)
+	endpoint, err := a.endpointNamed(c, "endpoint_id", in.EndpointID)
+	if err == nil && !endpoint.DeletedAt.IsZero() {
+		err = noSuchEndpoint("endpoint_id")
+	}
 	if err != nil {
-		return oneProblem("endpoint_id", "is not the id of an endpoint", err.Error())
+		return err
 	}
 	delivery, err := a.Pipeline.Resend(c.r.Context(), c.tenant, id, endpoint)
 	if errors.Is(err, store.ErrNotFound) {

@@ -25,7 +25,7 @@ type batchLine struct {
 	OrderKey        string            `json:"order_key" doc:"1 to 255 bytes, kept with the event"`
 	Traceparent     string            `json:"traceparent" doc:"W3C Trace Context. Left out: that of the request"`
 	Headers         map[string]string `json:"headers" doc:"Sent on with each delivery; as for Posthaste-Forward-*"`
-	Endpoints       []string          `json:"endpoints" doc:"Only to these endpoints, whatever they subscribe to"`
+	Endpoints       []string          `json:"endpoints" doc:"Only to these endpoints, by their ids or your own as uid:MINE, whatever they subscribe to"`
 }
 
 const lineFields = "content_encoding, content_type, endpoints, headers, idempotency_key, order_key, payload, payload_base64, traceparent, type"

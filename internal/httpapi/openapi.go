@@ -58,7 +58,7 @@ func (a *api) describe(routes []route) ([]byte, error) {
 			},
 			Security: []map[string][]string{{"key": {}}},
 			Tags: []*huma.Tag{
-				{Name: "Events"}, {Name: "Endpoints"}, {Name: "Sources"}, {Name: "Deliveries"}, {Name: "Tenants"}, {Name: "Operations"},
+				{Name: "Events"}, {Name: "Endpoints"}, {Name: "Sources"}, {Name: "Deliveries"}, {Name: "Stream"}, {Name: "Tenants"}, {Name: "Operations"},
 			},
 		},
 	}

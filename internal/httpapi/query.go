@@ -26,8 +26,9 @@ type query struct {
 }
 
 // newQuery takes the names that the route knows. Any other parameter is a
-// problem: ?statuz=dead must not list everything; and so is any other header of
-// ours: Posthaste-Tenat must not act for the default tenant.
+// problem: ?statuz=dead must not list everything, nor ?status= of a script whose
+// variable is not set; and so is any other header of ours: Posthaste-Tenat must not
+// act for the default tenant.
 func newQuery(c *call, known ...string) *query {
 	q := &query{}
 	for name := range c.r.Header {
@@ -51,6 +52,8 @@ func newQuery(c *call, known ...string) *query {
 			q.report(join("", name), "is not a parameter", hint)
 		case len(given) > 1:
 			q.report(name, "is given more than once", "give it once")
+		case given[0] == "" && name != "cursor" && name != paramLastEventID: // those two begin empty
+			q.report(name, "is empty", "give a value, or leave it out to choose all")
 		}
 	}
 	slices.SortFunc(q.problems, func(a, b posthaste.Problem) int { return strings.Compare(a.Field, b.Field) })

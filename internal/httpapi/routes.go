@@ -90,6 +90,7 @@ func (a *api) routes() []route {
 		{"GET", "/metrics", metrics, a.metrics, metricsOperation},
 		{"GET", "/openapi.json", open, a.openAPI, openAPIOperation},
 		{"GET", "/docs", open, a.docs, docsOperation},
+		{"GET", "/docs/{$}", open, a.docs, operation{}},
 		{"GET", "/docs/{file}", open, a.docsFile, operation{}},
 		{"GET", "/{$}", open, a.home, homeOperation},
 	}

@@ -47,15 +47,22 @@ func (a *api) rotateSecret(c *call) error {
 	}
 	in := rotateRequest{Overlap: posthaste.Duration(defaultOverlap)}
 	defaults := in
-	if err := a.readOptionalJSON(c, &in, &defaults); err != nil {
+	problems, err := problemsOf(a.readOptionalJSON(c, &in, &defaults))
+	if err != nil {
 		return err
 	}
 	if o := time.Duration(in.Overlap); o < 0 || o > pipeline.MaxOverlap {
-		return oneProblem("overlap", "is "+in.Overlap.String(), fmt.Sprintf("0s to %s", posthaste.Duration(pipeline.MaxOverlap)))
+		problems = append(problems, posthaste.Problem{
+			Field: "overlap", Message: "is " + in.Overlap.String(), Hint: fmt.Sprintf("0s to %s", posthaste.Duration(pipeline.MaxOverlap)),
+		})
 	}
 	secret := signature.NewSecret()
 	if in.Secret != nil {
 		secret = *in.Secret
+		problems = append(problems, checkSecret(row.Signature.Scheme, secret)...)
+	}
+	if err := posthaste.Invalid(problems); err != nil {
+		return err
 	}
 	row, err = a.Pipeline.RotateSecret(c.r.Context(), c.tenant, row.ID, pipeline.Rotation{Secret: secret, Overlap: time.Duration(in.Overlap)},
 		func(row *store.EndpointRow) error {

@@ -108,4 +108,6 @@ func TestRotateHexSecretAndChangeScheme(t *testing.T) {
 		t.Errorf("%v", got.header)
 	}
 	s.post(path+"/rotate-secret", `{"secret":"`+first+`"}`).problem(422, "invalid", "secret")
+	s.post(path+"/rotate-secret", `{"secret":"x","overlap":"1000h","more":1}`).problem(422, "invalid", "more", "overlap", "secret")
+	s.post(path+"/test", `{"type":"a b","more":1}`).problem(422, "invalid", "more", "type")
 }

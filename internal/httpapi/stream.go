@@ -10,13 +10,16 @@ import (
 	"github.com/posthaste-dev/posthaste/internal/stream"
 )
 
-const headerLastEventID = "Last-Event-ID"
+const (
+	headerLastEventID = "Last-Event-ID"
+	paramLastEventID  = "last_event_id"
+)
 
 // streamChanges answers with the live stream until the client goes away.
 func (a *api) streamChanges(c *call) error {
 	const mostBytes = 16 << 10
-	q := newQuery(c, "types", "last_event_id")
-	sub := stream.Subscription{Tenant: c.tenant.No, LastID: q.text("last_event_id", mostBytes)}
+	q := newQuery(c, "types", paramLastEventID)
+	sub := stream.Subscription{Tenant: c.tenant.No, LastID: q.text(paramLastEventID, mostBytes)}
 	if id := c.r.Header.Get(headerLastEventID); id != "" {
 		sub.LastID = id
 	}
@@ -24,7 +27,7 @@ func (a *api) streamChanges(c *call) error {
 		for name := range strings.SplitSeq(types, ",") {
 			kind, ok := store.ParseChangeKind(strings.TrimSpace(name))
 			if !ok {
-				q.report("types", fmt.Sprintf("has %.40q, which is no type", name), " event.accepted, delivery.delivered, delivery.dead, endpoint.gate")
+				q.report("types", fmt.Sprintf("has %.40q, which is no type", name), "event.accepted, delivery.delivered, delivery.dead, endpoint.gate")
 				continue
 			}
 			if !slices.Contains(sub.Kinds, kind) {

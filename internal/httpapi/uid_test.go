@@ -58,6 +58,63 @@ func TestPutEndpoint(t *testing.T) {
 	}
 }
 
+// If-None-Match: * makes an object and never replaces one.
+func TestPutOnlyToMake(t *testing.T) {
+	s := start(t)
+	s.post("/v1/tenants", `{"name":"acme","uid":"t"}`).want(201)
+	for path, body := range map[string]string{
+		mine: `{"url":"` + anywhere + `"}`, "/v1/sources/uid:s": `{"provider":"none"}`, "/v1/tenants/uid:new": `{"name":"new"}`,
+	} {
+		s.put(path, body, "If-None-Match: *").want(201)
+		s.put(path, body, "If-None-Match: *").problem(412, "precondition_failed")
+		s.put(path, body).want(200)
+	}
+	s.put("/v1/tenants/acme", `{}`, "If-None-Match: *").problem(412, "precondition_failed")
+}
+
+// An endpoint's uid stands wherever its id does.
+func TestUIDInThePlaceOfAnID(t *testing.T) {
+	s := start(t)
+	url, arrivals := receiver(t, status(200))
+	id := s.endpoint(url, `,"uid":"crm:42","event_types":["other"]`).text("id")
+	s.endpoint(url, `,"uid":"second","event_types":["other"]`)
+	event := s.send("a", "x", "Posthaste-Endpoint: uid:crm:42, uid:second, "+id, "Posthaste-Endpoint: uid:second").want(202)
+	if event.at("deliveries") != 2.0 {
+		t.Errorf("%s", event.body)
+	}
+	arrived(t, arrivals)
+	arrived(t, arrivals)
+	batch := s.post("/v1/events/batch", `{"type":"a","payload":1,"endpoints":["uid:crm:42"]}`+"\n"+
+		`{"type":"a","payload":1,"endpoints":["uid:nobody"]}`+"\n"+`{"type":"a","payload":1,"endpoints":["uid:a b"]}`).want(200)
+	if batch.at("results", 0, "deliveries") != 1.0 || batch.text("results", 1, "error", "errors", 0, "field") != "endpoints" ||
+		batch.text("results", 2, "error", "errors", 0, "field") != "endpoints[0]" {
+		t.Errorf("%s", batch.body)
+	}
+	arrived(t, arrivals)
+	if again := s.post("/v1/events/"+event.text("id")+"/resend", `{"endpoint_id":"uid:crm:42"}`).want(201); again.text("endpoint_id") != id {
+		t.Errorf("%s", again.body)
+	}
+	arrived(t, arrivals)
+	if n := len(s.get("/v1/deliveries?endpoint_id=uid:crm:42").ids()); n != 3 {
+		t.Errorf("%d deliveries", n)
+	}
+
+	s.send("a", "x", "Posthaste-Endpoint: uid:nobody").problem(422, "invalid", "Posthaste-Endpoint")
+	s.send("a", "x", "Posthaste-Endpoint: uid:").problem(422, "invalid", "Posthaste-Endpoint")
+	s.post("/v1/events/"+event.text("id")+"/resend", `{"endpoint_id":"uid:nobody"}`).problem(422, "invalid", "endpoint_id")
+	s.get("/v1/deliveries?endpoint_id=uid:nobody&status=x").problem(422, "invalid", "status", "endpoint_id")
+	s.get("/v1/deliveries?endpoint_id=uid:crm:42", "Posthaste-Tenant: *").problem(422, "invalid", "Posthaste-Tenant")
+	// The uid of a deleted endpoint is another's from then on.
+	s.do("DELETE", mine, nil).want(204)
+	s.send("a", "x", "Posthaste-Endpoint: uid:crm:42").problem(422, "invalid", "Posthaste-Endpoint")
+	next := s.endpoint(url, `,"uid":"crm:42","event_types":["other"]`).text("id")
+	s.send("a", "x", "Posthaste-Endpoint: uid:crm:42").want(202)
+	arrived(t, arrivals)
+	if n := len(s.get("/v1/deliveries?endpoint_id=" + next).ids()); n != 1 {
+		t.Errorf("%d deliveries of the new one", n)
+	}
+}
+
 func TestPutLeavesADisabledEndpointDisabledUnlessToldOtherwise(t *testing.T) {
 	s := start(t)
 	s.put(mine, `{"url":"`+anywhere+`","enabled":false}`).want(201)

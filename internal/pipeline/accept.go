@@ -225,7 +225,7 @@ func (p *Pipeline) targetsOf(ctx context.Context, s *submission) ([]*endpoint, e
 		every = noRoutes
 	}
 	s.matched = [2]store.TenantVersion{{Tenant: store.EveryTenant, Version: everyVersion}, {Tenant: s.Tenant.No, Version: routes.version}}
-	targets, problems := routes.match(every, s.Event, s.Endpoints)
+	targets, problems := routes.match(every, s.Submission)
 	return targets, posthaste.Invalid(problems)
 }
 

@@ -44,7 +44,8 @@ type routes struct {
 	deletedAt time.Time // of the tenant; zero while it lives
 	byNo      map[store.EndpointNo]*endpoint
 	byID      map[posthaste.ID]*endpoint
-	ordered   []*endpoint // by number, without deleted ones
+	byUID     map[string]*endpoint // without deleted ones
+	ordered   []*endpoint          // by number, without deleted ones
 }
 
 // noRoutes is the snapshot of nobody's endpoints.
@@ -53,13 +54,13 @@ var noRoutes = &routes{}
 // match returns the endpoints an event goes to, of the tenant and of every tenant:
 // those named, or those that subscribe to its type and its source. Disabled ones get
 // nothing; paused ones get deliveries that wait.
-func (r *routes) match(every *routes, event posthaste.Event, named []posthaste.ID) ([]*endpoint, []posthaste.Problem) {
+func (r *routes) match(every *routes, in Submission) ([]*endpoint, []posthaste.Problem) {
 	var out []*endpoint
 	byNo := func(a, b *endpoint) int { return int(a.row.No) - int(b.row.No) }
-	if len(named) == 0 {
+	if len(in.Endpoints) == 0 && len(in.UIDs) == 0 {
 		for _, of := range []*routes{r, every} {
 			for _, e := range of.ordered {
-				if !e.row.Disabled && e.row.Matches(event.Type, event.Source) {
+				if !e.row.Disabled && e.row.Matches(in.Event.Type, in.Event.Source) {
 					out = append(out, e)
 				}
 			}
@@ -70,17 +71,22 @@ func (r *routes) match(every *routes, event posthaste.Event, named []posthaste.I
 		return out, nil
 	}
 	var problems []posthaste.Problem
-	for _, id := range named {
-		e := cmp.Or(r.byID[id], every.byID[id])
+	name := func(e *endpoint, text string) {
 		switch {
 		case e == nil || e.deleted():
 			problems = append(problems, posthaste.Problem{
-				Field: "Posthaste-Endpoint", Message: fmt.Sprintf("names %s, which this tenant does not have", id.Print(posthaste.KindEndpoint)),
+				Field: "Posthaste-Endpoint", Message: fmt.Sprintf("names %s, which this tenant does not have", text),
 				Hint: "list the endpoints with GET /v1/endpoints",
 			})
 		case !e.row.Disabled && !slices.Contains(out, e):
 			out = append(out, e)
 		}
+	}
+	for _, id := range in.Endpoints {
+		name(cmp.Or(r.byID[id], every.byID[id]), id.Print(posthaste.KindEndpoint))
+	}
+	for _, uid := range in.UIDs {
+		name(cmp.Or(r.byUID[uid], every.byUID[uid]), posthaste.UIDPrefix+uid)
 	}
 	slices.SortFunc(out, byNo)
 	return out, problems
@@ -184,7 +190,7 @@ func (r *routing) load(ctx context.Context, want store.TenantVersion) (*routes, 
 	if old != nil && old.version >= want.Version {
 		return old, nil
 	}
-	next := &routes{tenant: want.Tenant, byNo: map[store.EndpointNo]*endpoint{}, byID: map[posthaste.ID]*endpoint{}}
+	next := &routes{tenant: want.Tenant, byNo: map[store.EndpointNo]*endpoint{}, byID: map[posthaste.ID]*endpoint{}, byUID: map[string]*endpoint{}}
 	if old != nil {
 		next.version = old.version
 		maps.Copy(next.byNo, old.byNo)
@@ -208,6 +214,7 @@ func (r *routing) load(ctx context.Context, want store.TenantVersion) (*routes, 
 		next.byID[e.row.ID] = e
 		if !e.deleted() {
 			next.ordered = append(next.ordered, e)
+			next.byUID[e.row.UID] = e // also under "", which nobody asks for
 		}
 	}
 	slices.SortFunc(next.ordered, func(a, b *endpoint) int { return int(a.row.No) - int(b.row.No) })

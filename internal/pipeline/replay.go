@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"errors"
 
 	"github.com/posthaste-dev/posthaste"
 	"github.com/posthaste-dev/posthaste/internal/store"
@@ -40,17 +39,8 @@ func (p *Pipeline) Replay(ctx context.Context, tenant store.TenantRow, delivery 
 }
 
 // Resend makes a new delivery of an event at an endpoint, and returns its id.
-// Errors as for Replay; an unknown endpoint is [posthaste.CodeInvalid].
-func (p *Pipeline) Resend(ctx context.Context, tenant store.TenantRow, event, endpointID posthaste.ID) (posthaste.ID, error) {
-	row, err := p.Endpoint(ctx, tenant.No, endpointID)
-	if errors.Is(err, store.ErrNotFound) || err == nil && !row.DeletedAt.IsZero() {
-		return posthaste.ID{}, posthaste.Invalid([]posthaste.Problem{{
-			Field: "endpoint_id", Message: "names an endpoint that this tenant does not have", Hint: "list the endpoints with GET /v1/endpoints",
-		}})
-	}
-	if err != nil {
-		return posthaste.ID{}, err
-	}
+// Errors as for Replay.
+func (p *Pipeline) Resend(ctx context.Context, tenant store.TenantRow, event posthaste.ID, row store.EndpointRow) (posthaste.ID, error) {
 	e, err := p.routing.endpoint(ctx, row.No)
 	if err != nil {
 		return posthaste.ID{}, err

@@ -14,7 +14,8 @@ import (
 type Submission struct {
 	Tenant    store.TenantRow
 	Event     posthaste.Event // without ID, FanOut and CorrelationID
-	Endpoints []posthaste.ID  // only to these; empty: to all that subscribe
+	Endpoints []posthaste.ID  // only to these and those of UIDs; both empty: to all that subscribe
+	UIDs      []string        // owners' own ids of endpoints
 
 	Namespace int16  // of the idempotency key. Default: the API's
 	KeyScope  string // keeps equal keys of one namespace apart, such as those of two sources
