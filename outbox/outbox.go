@@ -22,6 +22,10 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
@@ -145,6 +149,7 @@ func check(events []Event) error {
 				found = append(found, posthaste.Problem{Field: limited.field, Message: fmt.Sprintf("is longer than %d bytes", limited.maxBytes)})
 			}
 		}
+		found = append(found, checkText(e)...)
 		if len(events) > 1 {
 			for k := range found {
 				found[k].Field = fmt.Sprintf("events[%d].%s", i, found[k].Field)
@@ -153,6 +158,21 @@ func check(events []Event) error {
 		problems = append(problems, found...)
 	}
 	return posthaste.Invalid(problems)
+}
+
+// checkText finds what is no text to PostgreSQL, whose complaint would end the
+// transaction, and what encoding/json would write as other text.
+func checkText(e Event) (problems []posthaste.Problem) {
+	texts := map[string]string{"OrderKey": e.OrderKey, "IdempotencyKey": e.IdempotencyKey, "ContentType": e.ContentType}
+	for name, value := range e.Headers {
+		texts["Headers."+name] = name + value
+	}
+	for _, field := range slices.Sorted(maps.Keys(texts)) {
+		if text := texts[field]; !utf8.ValidString(text) || strings.Contains(text, "\x00") {
+			problems = append(problems, posthaste.Problem{Field: field, Message: "is not text", Hint: "UTF-8 without NUL"})
+		}
+	}
+	return problems
 }
 
 // orDefault returns nil, which means the default, for what was left out.

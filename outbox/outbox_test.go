@@ -188,6 +188,7 @@ func TestEnqueueFindsMistakesBeforeTheTransactionIsTouched(t *testing.T) {
 				for _, e := range []outbox.Event{
 					{Type: ""}, {Type: "a b"}, {Type: "a", Tenant: "-"}, {Type: "a", OrderKey: strings.Repeat("k", 256)},
 					{Type: "a", IdempotencyKey: strings.Repeat("k", 256)}, {Type: "a", ContentType: strings.Repeat("k", 256)},
+					{Type: "a", OrderKey: "a\x00"}, {Type: "a", IdempotencyKey: "\xff"}, {Type: "a", Headers: map[string]string{"X": "\x00"}},
 				} {
 					if _, err := outbox.Enqueue(t.Context(), tx, e); posthaste.CodeOf(err) != posthaste.CodeInvalid {
 						t.Errorf("%+v: %v", e, err)
