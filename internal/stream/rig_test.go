@@ -55,7 +55,7 @@ func openPostgres(t *testing.T, url string) database {
 func serve(t *testing.T, cfg Config) (s *Stream, url string) {
 	t.Helper()
 	s = New(cfg)
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	web := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		tenant, err := strconv.Atoi(r.URL.Query().Get("tenant"))
 		if err != nil {
 			tenant = 1
@@ -70,6 +70,8 @@ func serve(t *testing.T, cfg Config) (s *Stream, url string) {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		}
 	}))
+	web.Config.WriteTimeout = 50 * time.Millisecond // the engine's server has one, which must not end a stream
+	web.Start()
 	t.Cleanup(func() {
 		s.Close()
 		web.Close()
