@@ -83,7 +83,7 @@ func runGo(t *testing.T, db, text string) {
 // Every example of the guide is run as it stands there, and its event arrives.
 func TestOutboxGuide(t *testing.T) {
 	shop, file := testdb.Postgres(t), testdb.SQLite(t)
-	r := newReplica(t, testdb.SQLite(t), map[string]string{"POSTHASTE_OUTBOX": shop + "," + file})
+	r := newReplica(t, testdb.SQLite(t), map[string]string{"POSTHASTE_OUTBOX": shop + " " + file})
 	for _, database := range []string{shop, file} {
 		if database == file {
 			runWith(t, "", pythonOfDebian, "-c", "import sqlite3; sqlite3.connect("+fmt.Sprintf("%q", file)+").execute('pragma user_version = 1')")

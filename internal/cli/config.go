@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"fmt"
 	"io"
+	"os"
 
 	"github.com/posthaste-dev/posthaste/internal/config"
 )
@@ -20,6 +22,13 @@ type configPrint struct {
 // force helps to find them.
 func (c *configPrint) Run(s Streams) error {
 	values, mistakes := c.Effective()
+	for _, v := range config.UnknownVariables(os.Environ()) {
+		hint := ""
+		if v.Nearest != "" {
+			hint = "; did you mean " + v.Nearest + "?"
+		}
+		_, _ = fmt.Fprintf(s.Stderr, "posthaste: %s is no setting and is not read%s\n", v.Name, hint)
+	}
 	if c.JSON {
 		for _, v := range values {
 			if err := printJSON(s.Stdout, v); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 
 	"github.com/posthaste-dev/posthaste/engine"
 	"github.com/posthaste-dev/posthaste/internal/config"
@@ -22,6 +23,9 @@ func (c *serveCommand) Run(ctx context.Context, s Streams) error {
 	}
 	log, flush := newLog(s.Stderr, cfg.LogFormat, cfg.LogLevel)
 	defer flush()
+	for _, v := range config.UnknownVariables(os.Environ()) {
+		log.WarnContext(ctx, "a variable of the environment is not read", "variable", v.Name, "nearest", v.Nearest)
+	}
 	sv := server{config: cfg, streams: s, log: log}
 	return sv.run(ctx)
 }

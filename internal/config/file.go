@@ -38,16 +38,7 @@ func (r *reader) readFile(name string) map[string]string {
 		r.wrong("config", "could not be read: %v", err)
 		return nil
 	}
-	known := map[string]bool{}
-	var names []string
-	for _, s := range Settings() {
-		for _, n := range []string{s.Env, s.StandIn, map[bool]string{true: s.Env + "_FILE"}[s.HasFile]} {
-			if n != "" {
-				known[n] = true
-				names = append(names, n)
-			}
-		}
-	}
+	names := variables()
 	values := map[string]string{}
 	for i, line := range strings.Split(strings.TrimPrefix(string(raw), "\ufeff"), "\n") {
 		line = strings.TrimSpace(line)
@@ -60,8 +51,8 @@ func (r *reader) readFile(name string) map[string]string {
 		switch {
 		case !isPair:
 			r.wrong("config", "has a line %d that is not NAME=VALUE, in %s", i+1, name)
-		case !known[key]:
-			r.wrong("config", "has a line %d that names no setting, in %s%s", i+1, name, nearest(key, names))
+		case !slices.Contains(names, key):
+			r.wrong("config", "has a line %d that names no setting, in %s%s", i+1, name, didYouMean(key, names))
 		case isTwice:
 			r.wrong("config", "has a line %d that sets %s a second time, in %s", i+1, key, name)
 		default:
@@ -78,10 +69,19 @@ func unquote(value string) string {
 	return value
 }
 
-// nearest says which name was probably meant: the one that is fewest edits away.
+func didYouMean(key string, names []string) string {
+	name := nearest(key, names)
+	if name == "" {
+		return ""
+	}
+	return "; did you mean " + name + "?"
+}
+
+// nearest returns the name that was probably meant: the one that is fewest edits
+// away; "" where each is another word.
 func nearest(key string, names []string) string {
 	if flag := envName(strings.TrimLeft(strings.ToLower(key), "-")); slices.Contains(names, flag) {
-		return "; did you mean " + flag + "?" // written as the flag is
+		return flag // written as the flag is
 	}
 	const longest = 64
 	if len(key) > longest {
@@ -93,10 +93,7 @@ func nearest(key string, names []string) string {
 			best, least = name, d
 		}
 	}
-	if best == "" {
-		return ""
-	}
-	return "; did you mean " + best + "?"
+	return best
 }
 
 // distance counts the letters to put in, take out or change that make b of a.

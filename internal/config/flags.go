@@ -49,7 +49,7 @@ type Flags struct {
 	Grace     string `name:"grace" setting:"" placeholder:"DURATION" help:"Time for what is under way at SIGTERM. Default: 30s."`
 	IdleSweep string `name:"idle-sweep" setting:"" placeholder:"DURATION" help:"Time between looks at a database in which nothing is due. Default: 15m."`
 
-	Outbox      []string `name:"outbox" setting:"" placeholder:"URL|FILE" help:"Database of an application whose outbox is relayed: postgres:// URL without a pooler, or SQLite file. May be repeated. Default: none."`
+	Outbox      []string `name:"outbox" setting:"" sep:"none" placeholder:"URL|FILE" help:"Database of an application whose outbox is relayed: postgres:// URL without a pooler, or SQLite file. May be repeated. Default: none."`
 	OutboxPoll  string   `name:"outbox-poll" setting:"" placeholder:"DURATION" help:"Longest time between looks at an outbox that may not be empty. Default: 10s."`
 	OutboxBatch string   `name:"outbox-batch" setting:"" placeholder:"N" help:"Rows of an outbox that are relayed at once. Default: 500."`
 
@@ -97,7 +97,11 @@ func given(flags any) map[string]string {
 		case Choice:
 			text = string(field)
 		case []string:
-			text = strings.Join(field, ",")
+			separator := ","
+			if v.Type().Field(i).Tag.Get("sep") == "none" {
+				separator = listSeparator
+			}
+			text = strings.Join(field, separator)
 		}
 		if text != "" {
 			texts[v.Type().Field(i).Tag.Get("name")] = text

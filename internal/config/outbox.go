@@ -2,20 +2,26 @@ package config
 
 import (
 	"path/filepath"
+	"regexp"
 	"strings"
 )
+
+// betweenDatabases is a comma that is none between the hosts of one URL.
+var betweenDatabases = regexp.MustCompile(`,(postgres(ql)?://|\.*/)`)
 
 // maxOutboxBatch bounds the events of one commit.
 const maxOutboxBatch = 2000
 
-// outboxes reads the databases whose outboxes are relayed, with commas between them.
+// outboxes reads the databases whose outboxes are relayed.
 func (r *reader) outboxes(c Config) []string {
 	var out []string
-	for value := range strings.SplitSeq(r.text("outbox"), ",") {
+	for value := range strings.SplitSeq(r.text("outbox"), listSeparator) {
 		value = strings.TrimSpace(value)
 		switch {
 		case value == "":
 			continue
+		case strings.Contains(value, "://") && betweenDatabases.MatchString(value):
+			r.wrong("outbox", "has a comma between two databases; repeat the flag, or in a variable put a space between them")
 		case strings.Contains(value, "://") || strings.HasPrefix(value, "file:"):
 			r.postgresURL("outbox", value)
 		case !c.Database.IsPostgres() && samePath(value, c.Database.Name):

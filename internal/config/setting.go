@@ -14,8 +14,14 @@ type Setting struct {
 	HasFile bool   // Env with _FILE behind it may name a file that holds the value
 	Default string // as it would be written; "" where there is none, or it depends on others
 
-	kind kind
+	kind   kind
+	isList bool // several values, each with commas in it, perhaps: see listSeparator
 }
+
+// listSeparator stands between the values of a list while it is one text. The flag is
+// given once for each; in a variable or a file there is space between them, which no
+// URL has in it.
+const listSeparator = "\n"
 
 // kind says what may be shown of a value.
 type kind int8
@@ -48,7 +54,7 @@ func Settings() []Setting {
 		{Name: "replica"},
 		{Name: "grace", Default: "30s"},
 		{Name: "idle-sweep", Default: "15m"},
-		{Name: "outbox", HasFile: true, kind: urls},
+		{Name: "outbox", HasFile: true, kind: urls, isList: true},
 		{Name: "outbox-poll", Default: "10s"},
 		{Name: "outbox-batch", Default: "500"},
 		{Name: "log-format"},
@@ -63,7 +69,7 @@ func Settings() []Setting {
 }
 
 func envName(setting string) string {
-	return "POSTHASTE_" + strings.ToUpper(strings.ReplaceAll(setting, "-", "_"))
+	return prefix + strings.ToUpper(strings.ReplaceAll(setting, "-", "_"))
 }
 
 // masked is shown in place of what must not be seen.
@@ -77,11 +83,14 @@ func (s Setting) show(value string) string {
 	case s.kind == secret:
 		return masked
 	}
-	parts := strings.Split(value, ",")
+	if !s.isList {
+		return maskURL(value)
+	}
+	parts := strings.Split(value, listSeparator)
 	for i, part := range parts {
 		parts[i] = maskURL(part)
 	}
-	return strings.Join(parts, ",")
+	return strings.Join(parts, " ")
 }
 
 // revealing are parts of the names of URL parameters whose values are secrets:

@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,7 +17,7 @@ func TestEffectiveMasksSecrets(t *testing.T) {
 		"master-key":      {"--master-key=" + secret, "********"},
 		"endpoint-url":    {"--endpoint-url=https://h/in?a=1&token=" + secret, "https://h/in?a=1&token=********"},
 		"endpoint-secret": {"--endpoint-secret=" + secret, "********"},
-		"outbox":          {"--outbox=postgres://u:" + secret + "@a/x,postgres://b/y", "postgres://u:********@a/x,postgres://b/y"},
+		"outbox":          {"--outbox=postgres://u:" + secret + "@a,b/x?x=1,2", "postgres://u:********@a,b/x?x=1,2"},
 		"listen":          {"--listen=:1", ":1"},
 		"replica":         {"--replica=a", "a"},
 	} {
@@ -31,7 +32,7 @@ func TestEffectiveMasksSecrets(t *testing.T) {
 		}
 	}
 	// What looks like a database and cannot be taken apart is not shown at all.
-	for _, value := range []string{"host=h user=u password=" + secret, "u:" + secret + "@h/d", "postgres://u:" + secret + "%zz@h/d", "postgres://u:" + secret + "@h:port/d"} {
+	for _, value := range []string{"postgres://u:1," + secret + "@h/d", "host=h user=u password=" + secret, "u:" + secret + "@h/d", "postgres://u:" + secret + "%zz@h/d", "postgres://u:" + secret + "@h:port/d"} {
 		if v := effective(t, "--db="+value)["db"]; strings.Contains(v.Value, secret) {
 			t.Errorf("%q is shown as %q", value, v.Value)
 		}
@@ -114,5 +115,49 @@ func TestEndpoint(t *testing.T) {
 	if _, err := parse(t, "--endpoint-url=http://127.0.0.1/", "--allow-http=networks", "--allow-networks=127.0.0.1"); err == nil ||
 		strings.Contains(err.Error(), "--endpoint-url") {
 		t.Errorf("a mistake that follows from another: %v", err)
+	}
+}
+
+// A URL of PostgreSQL may name several hosts, with commas between them.
+func TestOutboxes(t *testing.T) {
+	file := write(t, "postgres://a,b/x\n  postgres://c/y\n")
+	for name, tt := range map[string]struct {
+		env  map[string]string
+		args []string
+		want []string
+	}{
+		"flags":    {args: []string{"--outbox=postgres://a,b/x", "--outbox=my shop, the first.db"}, want: []string{"postgres://a,b/x", "my shop, the first.db"}},
+		"variable": {env: map[string]string{"POSTHASTE_OUTBOX": " postgres://a,b/x  shop.db "}, want: []string{"postgres://a,b/x", "shop.db"}},
+		"file":     {env: map[string]string{"POSTHASTE_OUTBOX_FILE": file}, want: []string{"postgres://a,b/x", "postgres://c/y"}},
+	} {
+		setenv(t, tt.env)
+		if c, err := parse(t, tt.args...); err != nil || !slices.Equal(c.Outboxes, tt.want) {
+			t.Errorf("%s: %q, %v; want %q", name, c.Outboxes, err, tt.want)
+		}
+	}
+	for _, next := range []string{"postgres://b/y", "/var/shop.db", "./shop.db", "../shop.db"} {
+		setenv(t, map[string]string{"POSTHASTE_OUTBOX": "postgres://u:s3cret@a/x," + next})
+		if _, err := parse(t); err == nil || !strings.Contains(err.Error(), "a comma between two databases") || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("a comma before %s: %v", next, err)
+		}
+	}
+}
+
+// A variable that is misspelled would be ignored without a word.
+func TestUnknownVariables(t *testing.T) {
+	got := config.UnknownVariables([]string{
+		"POSTHASTE_MAX_INFLIGHT=9", "POSTHASTE_MASTERKEY=s3cret", "POSTHASTE_NONSENSE_OF_ALL_KINDS=1", "POSTHASTE_PORT=9000", "POSTHASTE_ADMIN_KEY_FIEL=x",
+		"POSTHASTE_DB=x", "POSTHASTE_ADMIN_KEY_FILE=x", "POSTHASTE_KEY=x", "POSTHASTE_CONFIG=x", "POSTHASTE_TYPO=", "PATH=/", "posthaste_db=x", "POSTHASTE=x",
+		// What Kubernetes gives to each pod beside a service called posthaste, or posthaste-db.
+		"POSTHASTE_PORT=tcp://10.0.0.1:8700", "POSTHASTE_SERVICE_HOST=10.0.0.1", "POSTHASTE_SERVICE_PORT=8700", "POSTHASTE_SERVICE_PORT_HTTP=8700",
+		"POSTHASTE_PORT_8700_TCP=tcp://10.0.0.1:8700", "POSTHASTE_PORT_8700_TCP_PROTO=tcp", "POSTHASTE_PORT_8700_TCP_PORT=8700", "POSTHASTE_PORT_8700_TCP_ADDR=10.0.0.1",
+		"POSTHASTE_DB_SERVICE_HOST=10.0.0.2", "POSTHASTE_DB_PORT=tcp://10.0.0.2:5432",
+	})
+	want := []config.UnknownVariable{
+		{Name: "POSTHASTE_ADMIN_KEY_FIEL", Nearest: "POSTHASTE_ADMIN_KEY_FILE"}, {Name: "POSTHASTE_MASTERKEY", Nearest: "POSTHASTE_MASTER_KEY"},
+		{Name: "POSTHASTE_MAX_INFLIGHT", Nearest: "POSTHASTE_MAX_IN_FLIGHT"}, {Name: "POSTHASTE_NONSENSE_OF_ALL_KINDS"}, {Name: "POSTHASTE_PORT"},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 }

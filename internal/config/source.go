@@ -63,6 +63,9 @@ func (r *reader) resolve(settings []Setting) {
 		} else {
 			for _, l := range r.layers {
 				if text, from := r.in(l, s); from != "" {
+					if s.isList {
+						text = strings.Join(strings.Fields(text), listSeparator)
+					}
 					v = Value{Source: l.source, From: from, text: text}
 					break
 				}
