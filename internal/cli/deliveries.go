@@ -20,7 +20,7 @@ type deliveriesList struct {
 	listing
 	window
 	Status   string `placeholder:"pending|delivering|delivered|dead" help:"Only those of this status."`
-	Endpoint string `placeholder:"ID" help:"Only to this endpoint."`
+	Endpoint string `placeholder:"ID" help:"Only to this endpoint: its id, or uid: and your own."`
 	Event    string `placeholder:"ID" help:"Only of this event."`
 	Type     string `placeholder:"TYPE" help:"Only of events of this type."`
 }

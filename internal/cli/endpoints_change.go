@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 
@@ -16,7 +17,7 @@ type endpointsPut struct {
 	limits
 	UID      string            `arg:"" name:"uid" help:"Your own id for the endpoint."`
 	URL      string            `arg:"" help:"Where events are sent."`
-	Metadata map[string]string `placeholder:"KEY=VALUE" help:"Your own words on it; can be given again."`
+	Metadata map[string]string `mapsep:"none" placeholder:"KEY=VALUE" help:"Your own words on it; can be given again."`
 }
 
 // Run makes or replaces an endpoint.
@@ -104,6 +105,25 @@ func readPatch(flag string, s Streams) (map[string]any, error) {
 		patch[name] = value
 	}
 	return patch, nil
+}
+
+// lay puts flags for members of an object over what --patch says of it.
+func lay[V any](patch map[string]any, name string, flags map[string]V) error {
+	members := map[string]any{}
+	if raw, is := patch[name].(json.RawMessage); is {
+		var given map[string]json.RawMessage
+		if json.Unmarshal(raw, &given) != nil || given == nil {
+			return usageError{fmt.Sprintf("--patch and the flags say different things of %s", name)}
+		}
+		for member, value := range given {
+			members[member] = value
+		}
+	}
+	for member, value := range flags {
+		members[member] = value
+	}
+	patch[name] = members
+	return nil
 }
 
 // patch puts the flags over what --patch gives.

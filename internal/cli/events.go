@@ -86,7 +86,7 @@ func (c *eventsGet) Run(ctx context.Context, s Streams) error {
 type eventsResend struct {
 	remote
 	ID       string `arg:"" help:"Id of the event."`
-	Endpoint string `arg:"" help:"Id of the endpoint."`
+	Endpoint string `arg:"" help:"Id of the endpoint, or uid: and your own id for it."`
 }
 
 // Run makes a new delivery of an event.

@@ -120,10 +120,14 @@ func (l limits) patch(patch map[string]any) error {
 		patch["rate_limit"] = nil
 	}
 	if len(limit) > 0 {
-		patch["rate_limit"] = limit
+		if err := lay(patch, "rate_limit", limit); err != nil {
+			return err
+		}
 	}
 	if g.retryRate != nil {
-		patch["retry"] = map[string]any{"rps": g.retryRate.rps}
+		if err := lay(patch, "retry", map[string]any{"rps": g.retryRate.rps}); err != nil {
+			return err
+		}
 	}
 	if l.MaxInFlight != nil {
 		patch["max_in_flight"] = *l.MaxInFlight
@@ -134,7 +138,11 @@ func (l limits) patch(patch map[string]any) error {
 			patch["ordered"] = posthaste.OrderedByEndpoint
 		}
 	}
-	if g.breaker != nil {
+	switch {
+	case g.breaker == nil:
+	case g.breaker.Threshold > 0:
+		return lay(patch, "breaker", map[string]any{"threshold": g.breaker.Threshold})
+	default:
 		patch["breaker"] = *g.breaker
 	}
 	return nil

@@ -38,7 +38,7 @@ func (r remote) printer(s Streams) printer { return printer{Streams: s, json: r.
 // label are the flags of objects that their owner can name.
 type label struct {
 	UID      string            `name:"uid" placeholder:"ID" help:"Your own id for it; it can then be named as uid:ID."`
-	Metadata map[string]string `placeholder:"KEY=VALUE" help:"Your own words on it; can be given again."`
+	Metadata map[string]string `mapsep:"none" placeholder:"KEY=VALUE" help:"Your own words on it; can be given again."`
 }
 
 // listing are the flags of lists.

@@ -16,9 +16,9 @@ type sendCommand struct {
 	remote
 	Type        string   `arg:"" help:"Type of the event, such as invoice.paid."`
 	Data        string   `placeholder:"@FILE|-|TEXT" help:"Payload: a file, - for standard input, or the text itself. Default: empty."`
-	Key         string   `placeholder:"KEY" help:"Idempotency key: with the same key an event is stored once."`
+	Key         *string  `placeholder:"KEY" help:"Idempotency key: with the same key an event is stored once."`
 	ContentType string   `placeholder:"TYPE" help:"Default: by the payload's look, application/json for JSON."`
-	Endpoint    []string `placeholder:"ID" help:"Send to these endpoints only."`
+	Endpoint    []string `placeholder:"ID" help:"Send to these endpoints only: ids, or uid: and your own."`
 	Forward     []string `sep:"none" placeholder:"'NAME: VALUE'" help:"Header that receivers get; can be given again."`
 	OrderKey    string   `placeholder:"KEY" help:"Key of an order that the event belongs to; kept with it."`
 	Traceparent string   `env:"TRACEPARENT" placeholder:"00-…" help:"Trace that the event belongs to (W3C Trace Context); sent on."`
@@ -26,6 +26,12 @@ type sendCommand struct {
 
 // Run sends one event.
 func (c *sendCommand) Run(ctx context.Context, s Streams) error {
+	key := ""
+	if c.Key != nil {
+		if key = *c.Key; key == "" { // of a script whose variable is not set
+			return usageError{"--key is empty; leave it out to send without one"}
+		}
+	}
 	forward, err := readHeaders(c.Forward)
 	if err != nil {
 		return err
@@ -44,7 +50,7 @@ func (c *sendCommand) Run(ctx context.Context, s Streams) error {
 	}
 	receipt, err := api.Events.Send(ctx, client.NewEvent{
 		Type: c.Type, Payload: payload, ContentType: contentType,
-		IdempotencyKey: c.Key, EndpointIDs: c.Endpoint, Forward: forward, OrderKey: c.OrderKey, Traceparent: c.Traceparent,
+		IdempotencyKey: key, EndpointIDs: c.Endpoint, Forward: forward, OrderKey: c.OrderKey, Traceparent: c.Traceparent,
 	})
 	if err != nil {
 		return err

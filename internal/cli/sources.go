@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 
+	"github.com/posthaste-dev/posthaste"
 	"github.com/posthaste-dev/posthaste/client"
 )
 
@@ -12,6 +14,7 @@ type sourcesCommand struct {
 	List       sourcesList       `cmd:"" help:"List sources, newest first."`
 	Get        sourcesGet        `cmd:"" help:"Show a source."`
 	Create     sourcesCreate     `cmd:"" help:"Make a source; prints the path that the provider sends to."`
+	Put        sourcesPut        `cmd:"" help:"Make the source of a uid, or replace it, its secrets too: the same again changes nothing."`
 	Update     sourcesUpdate     `cmd:"" help:"Change a source; what is not named stays."`
 	Delete     sourcesDelete     `cmd:"" help:"Delete a source; the events that came through it stay."`
 	Rejections sourcesRejections `cmd:"" help:"Show what a source could not verify, and why."`
@@ -72,10 +75,15 @@ func printSource(p printer, source client.Source) error {
 type sourcesCreate struct {
 	remote
 	label
-	Provider string            `arg:"" help:"Who sends: stripe, github, meta …"`
-	Name     string            `placeholder:"TEXT" help:"For people."`
-	Secret   []string          `env:"POSTHASTE_SOURCE_SECRET" sep:"none" placeholder:"SECRET" help:"What the provider signs with; can be given again, any of them may match."`
-	Setting  map[string]string `placeholder:"NAME=VALUE" help:"What is particular to the provider, such as tolerance=5m; can be given again."`
+	received
+	Provider string `arg:"" help:"Who sends: stripe, github, meta …"`
+}
+
+// received are the flags for what is written of a new source.
+type received struct {
+	Name    string            `placeholder:"TEXT" help:"For people."`
+	Secret  []string          `env:"POSTHASTE_SOURCE_SECRET" sep:"none" placeholder:"SECRET" help:"What the provider signs with; can be given again, any of them may match."`
+	Setting map[string]string `mapsep:"none" placeholder:"NAME=VALUE" help:"What is particular to the provider, such as tolerance=5m; can be given again."`
 }
 
 // Run makes a source.
@@ -93,12 +101,35 @@ func (c *sourcesCreate) Run(ctx context.Context, s Streams) error {
 	return printSource(c.printer(s), source)
 }
 
+type sourcesPut struct {
+	remote
+	received
+	UID      string            `arg:"" name:"uid" help:"Your own id for the source."`
+	Provider string            `arg:"" help:"Who sends: stripe, github, meta …"`
+	Metadata map[string]string `mapsep:"none" placeholder:"KEY=VALUE" help:"Your own words on it; can be given again."`
+}
+
+// Run makes or replaces a source.
+func (c *sourcesPut) Run(ctx context.Context, s Streams) error {
+	api, err := c.client()
+	if err != nil {
+		return err
+	}
+	source, err := api.Sources.Put(ctx, strings.TrimPrefix(c.UID, posthaste.UIDPrefix), client.NewSource{
+		Provider: c.Provider, Name: c.Name, Metadata: c.Metadata, Secrets: c.Secret, Settings: c.Setting,
+	})
+	if err != nil {
+		return err
+	}
+	return printSource(c.printer(s), source)
+}
+
 type sourcesUpdate struct {
 	remote
 	ID      string            `arg:"" help:"Id of the source, or uid: and your own id for it."`
 	Name    *string           `placeholder:"TEXT" help:"For people."`
 	Secret  []string          `env:"POSTHASTE_SOURCE_SECRET" sep:"none" placeholder:"SECRET" help:"What the provider signs with, in the place of all present secrets; can be given again."`
-	Setting map[string]string `placeholder:"NAME=VALUE" help:"A setting of the provider; can be given again."`
+	Setting map[string]string `mapsep:"none" placeholder:"NAME=VALUE" help:"A setting of the provider; can be given again."`
 	Patch   string            `placeholder:"@FILE|-|JSON" help:"JSON Merge Patch with any fields, such as {\"settings\":{\"tolerance\":null}}; null is the default."`
 }
 
@@ -132,7 +163,9 @@ func (c *sourcesUpdate) patch(s Streams) (map[string]any, error) {
 		patch["secrets"] = c.Secret
 	}
 	if c.Setting != nil {
-		patch["settings"] = c.Setting
+		if err := lay(patch, "settings", c.Setting); err != nil {
+			return nil, err
+		}
 	}
 	if len(patch) == 0 {
 		return nil, usageError{"nothing is to be changed: name a field, or give a --patch"}

@@ -3,7 +3,9 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strings"
 
+	"github.com/posthaste-dev/posthaste"
 	"github.com/posthaste-dev/posthaste/client"
 )
 
@@ -11,6 +13,8 @@ type tenantsCommand struct {
 	List   tenantsList   `cmd:"" help:"List tenants, newest first."`
 	Get    tenantsGet    `cmd:"" help:"Show a tenant."`
 	Create tenantsCreate `cmd:"" help:"Make a tenant."`
+	Put    tenantsPut    `cmd:"" help:"Make the tenant of a uid, or replace its metadata: the same again changes nothing."`
+	Update tenantsUpdate `cmd:"" help:"Change a tenant; what is not named stays."`
 	Delete tenantsDelete `cmd:"" help:"Delete a tenant; its history stays readable."`
 }
 
@@ -76,6 +80,63 @@ func (c *tenantsCreate) Run(ctx context.Context, s Streams) error {
 		return err
 	}
 	t, err := api.Tenants.Create(ctx, client.NewTenant{Name: c.Name, UID: c.UID, Metadata: c.Metadata})
+	if err != nil {
+		return err
+	}
+	return printTenant(c.printer(s), t)
+}
+
+type tenantsPut struct {
+	remote
+	UID      string            `arg:"" name:"uid" help:"Your own id for the tenant."`
+	Name     string            `arg:"" optional:"" help:"Name of the tenant; needed to make it."`
+	Metadata map[string]string `mapsep:"none" placeholder:"KEY=VALUE" help:"Your own words on it; can be given again."`
+}
+
+// Run makes or replaces a tenant.
+func (c *tenantsPut) Run(ctx context.Context, s Streams) error {
+	api, err := c.client()
+	if err != nil {
+		return err
+	}
+	uid := strings.TrimPrefix(c.UID, posthaste.UIDPrefix)
+	t, err := api.Tenants.Put(ctx, uid, client.NewTenant{Name: c.Name, Metadata: c.Metadata})
+	if err != nil {
+		return err
+	}
+	return printTenant(c.printer(s), t)
+}
+
+type tenantsUpdate struct {
+	remote
+	Name     string            `arg:"" help:"Name of the tenant, or uid: and your own id for it."`
+	UID      *string           `name:"uid" placeholder:"ID" help:"Your own id for it; empty for none."`
+	Metadata map[string]string `mapsep:"none" placeholder:"KEY=VALUE" help:"One of your own words on it; can be given again."`
+	Patch    string            `placeholder:"@FILE|-|JSON" help:"JSON Merge Patch with any fields, such as {\"metadata\":{\"plan\":null}}; null takes out."`
+}
+
+// Run changes a tenant.
+func (c *tenantsUpdate) Run(ctx context.Context, s Streams) error {
+	patch, err := readPatch(c.Patch, s)
+	if err != nil {
+		return err
+	}
+	if c.UID != nil {
+		patch["uid"] = *c.UID
+	}
+	if c.Metadata != nil {
+		if err := lay(patch, "metadata", c.Metadata); err != nil {
+			return err
+		}
+	}
+	if len(patch) == 0 {
+		return usageError{"nothing is to be changed: name a field, or give a --patch"}
+	}
+	api, err := c.client()
+	if err != nil {
+		return err
+	}
+	t, err := api.Tenants.Update(ctx, c.Name, patch)
 	if err != nil {
 		return err
 	}
