@@ -290,6 +290,9 @@ func (e *Engine) MadeAdminKey() string { return e.madeAdminKey }
 
 // HTTPHandler returns the HTTP API, and beside it, at /in/ and the id of a source,
 // what takes the webhooks of providers. Requests are answered 503 until Run is ready.
+// It bounds the time that a body may take; the time of headers and of answers that
+// nobody reads are the server's: give it a ReadHeaderTimeout and a WriteTimeout, which
+// does not cut streams.
 func (e *Engine) HTTPHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, inhttp.PathPrefix) {

@@ -154,7 +154,7 @@ func (in *Inbox) serve(ctx context.Context, listener net.Listener) error {
 	// The engine ends after the server: a webhook that is being taken gets its answer.
 	engineCtx, stopEngine := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopEngine()
-	server := &http.Server{Handler: in.routes(), ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: in.routes(), ReadHeaderTimeout: 10 * time.Second, WriteTimeout: 5 * time.Minute}
 	server.RegisterOnShutdown(in.engine.CloseStreams) // they would go on for as long as browsers stay
 	served, ran := make(chan error, 1), make(chan error, 1)
 	go func() { defer stop(); served <- server.Serve(listener) }()
