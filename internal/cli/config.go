@@ -22,13 +22,7 @@ type configPrint struct {
 // force helps to find them.
 func (c *configPrint) Run(s Streams) error {
 	values, mistakes := c.Effective()
-	for _, v := range config.UnknownVariables(os.Environ()) {
-		hint := ""
-		if v.Nearest != "" {
-			hint = "; did you mean " + v.Nearest + "?"
-		}
-		_, _ = fmt.Fprintf(s.Stderr, "posthaste: %s is no setting and is not read%s\n", v.Name, hint)
-	}
+	tellUnknownVariables(s)
 	if c.JSON {
 		for _, v := range values {
 			if err := printJSON(s.Stdout, v); err != nil {
@@ -49,6 +43,18 @@ func (c *configPrint) Run(s Streams) error {
 		return err
 	}
 	return mistakes
+}
+
+// tellUnknownVariables says which variables of the environment are misspelled; serve
+// does it in its log.
+func tellUnknownVariables(s Streams) {
+	for _, v := range config.UnknownVariables(os.Environ()) {
+		hint := ""
+		if v.Nearest != "" {
+			hint = "; did you mean " + v.Nearest + "?"
+		}
+		_, _ = fmt.Fprintf(s.Stderr, "posthaste: %s is no setting and is not read%s\n", v.Name, hint)
+	}
 }
 
 type configDefault struct{}

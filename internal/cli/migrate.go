@@ -21,6 +21,7 @@ type migrateApply struct {
 
 // Run migrates the database.
 func (c *migrateApply) Run(ctx context.Context, s Streams) error {
+	tellUnknownVariables(s)
 	d, err := c.Parse()
 	if err != nil {
 		return err
@@ -42,6 +43,7 @@ type migratePrint struct {
 
 // Run prints the schema.
 func (c *migratePrint) Run(s Streams) error {
+	tellUnknownVariables(s)
 	d, err := c.Parse()
 	if err != nil {
 		return err

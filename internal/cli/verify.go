@@ -25,6 +25,7 @@ const maxShown = 50
 
 // Run checks the database. Findings are a failure.
 func (c *verifyCommand) Run(ctx context.Context, s Streams) error {
+	tellUnknownVariables(s)
 	d, err := c.Parse()
 	if err != nil {
 		return err
