@@ -113,8 +113,8 @@ func readHeaders(raw []byte) (headers []posthaste.Header, trace string, problem 
 	for _, name := range sortedNames(byName) {
 		value := byName[name]
 		if strings.EqualFold(name, traceparent) {
-			if trace = value; len(trace) > posthaste.MaxContentTypeBytes {
-				return nil, "", &reason{posthaste.CodeInvalid, "the header traceparent is too long"}
+			if posthaste.IsTraceparent(value) { // one that is not valid is ignored, as the API does
+				trace = value
 			}
 			continue
 		}
