@@ -167,6 +167,7 @@ func TestSendRefusesBadEvents(t *testing.T) {
 	}{
 		"everything":     {"default", engine.Event{Type: "a b", IdempotencyKey: long, OrderKey: long, Headers: []posthaste.Header{{Name: "Host", Value: "x"}}}, posthaste.CodeInvalid, 4},
 		"no type":        {"default", engine.Event{}, posthaste.CodeInvalid, 1},
+		"no text":        {"default", engine.Event{Type: "a", IdempotencyKey: "\xff", OrderKey: "a\x00", Traceparent: "00-1"}, posthaste.CodeInvalid, 3},
 		"too large":      {"default", engine.Event{Type: "a", Payload: make([]byte, 1<<20+1)}, posthaste.CodeTooLarge, 0},
 		"unknown tenant": {"nobody", engine.Event{Type: "a"}, posthaste.CodeNotFound, 0},
 	} {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/posthaste-dev/posthaste"
 	"github.com/posthaste-dev/posthaste/internal/deliver"
@@ -102,13 +104,18 @@ func (e *Engine) check(event Event) error {
 		{"OrderKey", event.OrderKey, posthaste.MaxOrderKeyBytes},
 		{"ContentType", event.ContentType, posthaste.MaxContentTypeBytes},
 		{"ContentEncoding", event.ContentEncoding, posthaste.MaxContentTypeBytes},
-		{"Traceparent", event.Traceparent, posthaste.MaxContentTypeBytes},
 	} {
-		if len(limited.value) > limited.maxBytes {
+		switch {
+		case len(limited.value) > limited.maxBytes:
 			problems = append(problems, posthaste.Problem{
 				Field: limited.field, Message: fmt.Sprintf("is longer than %d bytes", limited.maxBytes),
 			})
+		case !utf8.ValidString(limited.value) || strings.Contains(limited.value, "\x00"):
+			problems = append(problems, posthaste.Problem{Field: limited.field, Message: "is not text", Hint: "UTF-8 without NUL"})
 		}
+	}
+	if event.Traceparent != "" && !posthaste.IsTraceparent(event.Traceparent) {
+		problems = append(problems, posthaste.Problem{Field: "Traceparent", Message: "is none", Hint: "see https://www.w3.org/TR/trace-context/#traceparent-header"})
 	}
 	for i, h := range event.Headers {
 		if err := deliver.CheckHeader(h.Name, h.Value); err != nil {
