@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 
 	"github.com/alecthomas/kong"
 
@@ -71,18 +72,42 @@ func Main(ctx context.Context, args []string, s Streams) int {
 		_, _ = fmt.Fprintln(s.Stderr, "posthaste:", err)
 		return exitFailure
 	}
-	if len(args) == 0 {
-		args = []string{"--help"}
-	}
-	command, err := parser.Parse(args)
+	command, err := parser.Parse(habits(args))
 	if exited >= 0 {
 		return exited
 	}
 	if err != nil {
-		_, _ = fmt.Fprintf(s.Stderr, "posthaste: %v\nRun \"posthaste --help\" for the commands.\n", err)
+		_, _ = fmt.Fprintf(s.Stderr, "posthaste: %v\n%s\n", err, whereHelpIs(err))
 		return exitUsage
 	}
 	return report(s.Stderr, command.Run())
+}
+
+// habits reads what people type out of habit, from other programs, as it is said here.
+func habits(args []string) []string {
+	switch {
+	case len(args) == 0:
+		return []string{"--help"}
+	case args[0] == "help":
+		return append(slices.Clone(args[1:]), "--help")
+	case args[0] == "--version":
+		return append([]string{"version"}, args[1:]...)
+	}
+	return args
+}
+
+// whereHelpIs names the help of the command that a mistake was made in, as far as
+// it was understood.
+func whereHelpIs(err error) string {
+	parse, ok := errors.AsType[*kong.ParseError](err)
+	if !ok || parse.Context == nil || parse.Context.Selected() == nil {
+		return `Run "posthaste --help" for the commands.`
+	}
+	node := parse.Context.Selected()
+	if !node.Leaf() {
+		return fmt.Sprintf("Run %q for the commands.", node.FullPath()+" --help")
+	}
+	return fmt.Sprintf("Run %q for its arguments and flags.", node.FullPath()+" --help")
 }
 
 // usageError is a mistake of the one who typed the command.
