@@ -212,7 +212,7 @@ func (c *sourcesRejections) Run(ctx context.Context, s Streams) error {
 	t := table[client.Rejection]{
 		head: []string{"RECEIVED", "REASON", "DETAIL", "HINT"},
 		row: func(r client.Rejection) []string {
-			return []string{showTime(r.ReceivedAt), r.Reason, shorten(r.Detail, 80), shorten(orDash(r.Hint), 100)}
+			return []string{showTime(r.ReceivedAt), r.Reason, shorten(r.Detail, 160), shorten(orDash(r.Hint), 160)}
 		},
 		none: "no rejections",
 	}
