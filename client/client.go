@@ -75,11 +75,9 @@ type Client struct {
 // New returns a client, or an error if the server's URL is not one.
 func New(config Config) (*Client, error) {
 	base, err := url.Parse(cmp.Or(config.Server, DefaultServer))
-	if err != nil {
-		return nil, fmt.Errorf("read the server's URL: %w", err)
-	}
-	if (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" || base.RawQuery != "" || base.User != nil {
-		return nil, fmt.Errorf("read the server's URL: %q is not of the form http://host:port or https://host", base.Redacted())
+	if err != nil || (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" || base.RawQuery != "" || base.User != nil {
+		// It is not repeated: a password may be in it, wherever url.Parse took it to be.
+		return nil, errors.New("read the server's URL: it is not of the form http://host:port or https://host")
 	}
 	c := &Client{base: base, key: config.Key, tenant: config.Tenant, http: &http.Client{Timeout: 30 * time.Second}}
 	if config.HTTPClient != nil {

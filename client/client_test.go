@@ -280,11 +280,14 @@ func TestIDsCannotReachOtherRoutes(t *testing.T) {
 }
 
 func TestBadServers(t *testing.T) {
-	for _, server := range []string{"127.0.0.1:8700", "ftp://x", "http://", "http://user:pass@host", "http://h?x=1", "::"} {
+	for _, server := range []string{"127.0.0.1:8700", "ftp://x", "http://", "http://user:pass@host", "user:pass@host:8700", "http://h?x=1", "::"} {
 		_, err := client.New(client.Config{Server: server})
-		if err == nil {
+		switch {
+		case err == nil:
 			t.Errorf("New with %q succeeds", server)
-		} else if strings.Contains(err.Error(), "pass@") {
+		case !strings.Contains(err.Error(), "http://host:port"):
+			t.Errorf("the error does not say what a server's URL looks like: %v", err)
+		case strings.Contains(err.Error(), "pass@"):
 			t.Errorf("the error shows the password: %v", err)
 		}
 	}
