@@ -84,6 +84,13 @@ func TestPathsAndMethods(t *testing.T) {
 			s.get(path+id).problem(404, "not_found")
 		}
 	}
+	for path, want := range map[string]string{ // an id of another kind, or a uid without uid:
+		"/v1/deliveries/evt_" + none26: `"dlv_"`, "/v1/events/dlv_" + none26: `"evt_"`, "/v1/sources/github": `"src_"`, "/v1/endpoints/orders": `"uid:" and your own id`,
+	} {
+		if hint := s.get(path).problem(404, "not_found").text("hint"); !strings.Contains(hint, want) {
+			t.Errorf("%s: hint %q; want %s", path, hint, want)
+		}
+	}
 	s.get("/docs/", "Authorization:").want(200)
 	s.post("/v1/deliveries/dlv_"+none26+"/replay", "").problem(404, "not_found")
 	s.post("/v1/deliveries/x/replay", "").problem(404, "not_found")

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -282,6 +283,9 @@ func (a *api) findEndpoint(c *call) (row store.EndpointRow, pre precondition, er
 	row, err = a.lookUpEndpoint(c, c.r.PathValue("id"))
 	if errors.Is(err, store.ErrNotFound) {
 		err = notFound("endpoint")
+		if bad := checkEndpointName(c.r.PathValue("id")); bad != nil {
+			err = notAnID("endpoint", bad)
+		}
 	}
 	return row, pre, err
 }
@@ -305,12 +309,21 @@ func (a *api) lookUpEndpoint(c *call, name string) (store.EndpointRow, error) {
 	return a.Pipeline.Endpoint(c.r.Context(), c.tenant.No, id)
 }
 
+// checkEndpointName says, in words for the caller, why a name is none that an endpoint can have.
+func checkEndpointName(name string) error {
+	if strings.HasPrefix(name, posthaste.UIDPrefix) {
+		return nil
+	}
+	if _, err := posthaste.ParseID(posthaste.KindEndpoint, name); err != nil {
+		return fmt.Errorf("%w, or %q and your own id for it", err, posthaste.UIDPrefix)
+	}
+	return nil
+}
+
 // endpointNamed is lookUpEndpoint for a field of a request, which it reports.
 func (a *api) endpointNamed(c *call, field, name string) (store.EndpointRow, error) {
-	if !strings.HasPrefix(name, posthaste.UIDPrefix) {
-		if _, err := posthaste.ParseID(posthaste.KindEndpoint, name); err != nil {
-			return store.EndpointRow{}, oneProblem(field, "is not the id of an endpoint", err.Error()+", or \"uid:\" and your own id for it")
-		}
+	if err := checkEndpointName(name); err != nil {
+		return store.EndpointRow{}, oneProblem(field, "is not the id of an endpoint", err.Error())
 	}
 	row, err := a.lookUpEndpoint(c, name)
 	if errors.Is(err, store.ErrNotFound) {

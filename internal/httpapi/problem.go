@@ -104,6 +104,12 @@ func notFound(what string) error {
 	return &posthaste.Error{Code: posthaste.CodeNotFound, Message: "there is no such " + what, Hint: "check the id and the tenant"}
 }
 
+// notAnID is notFound for what is no id of that kind. Most often it is the id of
+// something else, an event's where a delivery's is wanted: the hint tells them apart.
+func notAnID(what string, why error) error {
+	return &posthaste.Error{Code: posthaste.CodeNotFound, Message: "there is no such " + what, Hint: "check the id: " + why.Error()}
+}
+
 // oneProblem makes the error for a request with a single thing wrong.
 func oneProblem(field, message, hint string) error {
 	return posthaste.Invalid([]posthaste.Problem{{Field: field, Message: message, Hint: hint}})

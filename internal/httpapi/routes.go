@@ -218,7 +218,7 @@ func (a *api) admit(c *call, need access) (err error) {
 func pathID(c *call, kind posthaste.Kind, what string) (posthaste.ID, error) {
 	id, err := posthaste.ParseID(kind, c.r.PathValue("id"))
 	if err != nil {
-		return id, notFound(what)
+		return id, notAnID(what, err)
 	}
 	return id, nil
 }
