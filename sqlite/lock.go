@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/posthaste-dev/posthaste"
@@ -21,6 +23,12 @@ var errLocked = errors.New("locked")
 
 func acquireLock(path string) (*lockFile, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &posthaste.Error{
+			Code: posthaste.CodeConflict, Message: "the folder " + filepath.Dir(path) + " does not exist",
+			Hint: "make the folder first, or give another path: only the file is made",
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
