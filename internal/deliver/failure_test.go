@@ -158,7 +158,7 @@ func TestRefused(t *testing.T) {
 	}
 	l.Close()
 	r := newSender(t, nil).Send(t.Context(), newTarget(t, "http://"+l.Addr().String(), long, nil), newMessage(nil))
-	if r.Cause != posthaste.CauseRefused || r.StatusCode != 0 || !strings.Contains(r.Error, "connection refused") {
+	if r.Cause != posthaste.CauseRefused || r.StatusCode != 0 || r.Error != "connect: connection refused" {
 		t.Errorf("cause %q: %s", r.Cause, r.Error)
 	}
 }

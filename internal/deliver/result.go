@@ -105,6 +105,8 @@ func describe(at step, err error) string {
 	switch {
 	case at >= stepWrite && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)):
 		text = "the receiver closed the connection"
+	case at == stepConnect:
+		text = strings.TrimPrefix(text, "connect: ") // the name of the system call, and of the step
 	default:
 		text = strings.TrimPrefix(strings.TrimPrefix(text, "net/http: "), "http: ")
 	}
