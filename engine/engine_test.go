@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -219,9 +220,15 @@ func TestNewRefuses(t *testing.T) {
 	if _, err := engine.New(t.Context(), config(db, master)); err != nil {
 		t.Fatal(err)
 	}
+	unmigrated, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "posthaste.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unmigrated.Close() })
 	for name, change := range map[string]func(*engine.Config){
 		"Store is required":                  func(c *engine.Config) { c.Store = nil },
 		"master key: it is empty":            func(c *engine.Config) { c.MasterKey = "" },
+		"has to be migrated first":           func(c *engine.Config) { c.Store = unmigrated },
 		"sealed with the key":                func(c *engine.Config) { c.MasterKey = keyring.Generate() },
 		"admin key: check the key: it has 3": func(c *engine.Config) { c.AdminKey = "abc" },
 	} {
