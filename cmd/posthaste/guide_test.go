@@ -27,6 +27,7 @@ func TestGuides(t *testing.T) {
 	if err != nil || len(pages) < 2 {
 		t.Fatalf("guides: %v, %v", pages, err)
 	}
+	pages = append(pages, filepath.Join(guides, "when-deliveries-fail.md"))
 	dir := t.TempDir()
 	var files []string
 	for _, page := range pages {
