@@ -178,3 +178,40 @@ func TestAcceptAgain(t *testing.T) {
 		t.Errorf("%d events, %d deliveries, %d changes, %v", stored, made, told, err)
 	}
 }
+
+// What the first of two commits has moved is said although the second one fails, and of a
+// commit that fails nothing.
+func TestSettleHalf(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		lost bool // one of the first commit has its loss recorded, which undoes it
+		want int
+	}{
+		{"the first is committed", false, enoughDelivered},
+		{"the first is undone", true, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			db, _ := open(t)
+			w := newWay(t, db, 1)
+			s := w.firsts(t, enoughDelivered+1)
+			failAt(&s[0], time.Now().Add(time.Minute))
+			s[0].Attempt.Replica = "\x00" // which PostgreSQL refuses
+			if tt.lost {
+				exec(t, db, `insert into attempts (delivery, number, started_at, outcome, cause) values ('`+uuidText(s[7].Lease.Delivery)+`', 1, 1, `+lostOutcome+`, `+lostCause+`)`)
+			}
+			settled, err := db.Settle(t.Context(), store.SettleParams{Now: time.Now(), Settlements: s})
+			moved := 0
+			for _, m := range settled.Moved {
+				if m {
+					moved++
+				}
+			}
+			if err == nil || moved != tt.want {
+				t.Errorf("%d moved, want %d; %v", moved, tt.want, err)
+			}
+			if d, u, _ := w.states(t); d != tt.want || u != 0 {
+				t.Errorf("%d delivered, want %d; %d wait", d, tt.want, u)
+			}
+		})
+	}
+}

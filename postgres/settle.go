@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/binary"
@@ -108,7 +109,7 @@ func (db *DB) Settle(ctx context.Context, p store.SettleParams) (store.Settled, 
 		settled.Late, err = db.endLate(ctx, p, places, settled.Moved)
 	}
 	if err != nil {
-		return store.Settled{}, fail(fmt.Sprintf("settle %d deliveries", len(p.Settlements)), err)
+		return settled, fail(fmt.Sprintf("settle %d deliveries", len(p.Settlements)), err)
 	}
 	return settled, nil
 }
@@ -142,13 +143,14 @@ func (db *DB) settle(ctx context.Context, p store.SettleParams, places []int, mo
 	return readMoved(rows, moved)
 }
 
-// readMoved reads the places of what moved.
+// readMoved reads the places of what moved. Before the last row is read they may still be undone.
 func readMoved(rows pgx.Rows, moved []bool) error {
-	defer rows.Close()
-	for rows.Next() {
-		eachElement(rows.RawValues()[0], func(v []byte) { moved[binary.BigEndian.Uint32(v)] = true })
+	var places []byte
+	if err := eachRow(rows, func(raw [][]byte) { places = bytes.Clone(raw[0]) }); err != nil {
+		return err
 	}
-	return rows.Err()
+	eachElement(places, func(v []byte) { moved[binary.BigEndian.Uint32(v)] = true })
+	return nil
 }
 
 // settleArgs lays the settlements at the given places out as the statement's columns.

@@ -31,6 +31,7 @@ type flaky struct {
 	accept atomic.Pointer[func(store.AcceptParams, store.Accepted, error) (store.Accepted, error)] // after
 	refuse atomic.Pointer[func(store.AcceptParams) error]                                          // before
 	settle atomic.Pointer[func(store.SettleParams) error]                                          // before
+	halves atomic.Int64                                                                            // so many batches are settled but for their last one, and fail
 	beats  atomic.Int64
 
 	claims     atomic.Int64
@@ -69,6 +70,11 @@ func (f *flaky) Settle(ctx context.Context, p store.SettleParams) (store.Settled
 		if err := (*before)(p); err != nil {
 			return store.Settled{}, err
 		}
+	}
+	if n := len(p.Settlements); n > 1 && f.halves.Add(-1) >= 0 {
+		got, err := f.Store.Settle(ctx, store.SettleParams{Now: p.Now, Settlements: p.Settlements[:n-1]})
+		got.Moved = append(got.Moved, false)
+		return got, errors.Join(err, store.ErrUnavailable)
 	}
 	return f.Store.Settle(ctx, p)
 }

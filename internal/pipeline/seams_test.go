@@ -416,3 +416,32 @@ func TestASkippedDeliveryLeavesItsLane(t *testing.T) {
 	e.eventually(5*time.Second, "nothing is leased", func() bool { return len(e.lanes.remaining()) == 0 && !e.lanes.any() })
 	e.verified()
 }
+
+// What is settled in several commits may fail in the middle. The first part is done then, and
+// counts once, as delivered.
+func TestABatchThatIsSettledInPart(t *testing.T) {
+	e, r := startEngine(t, nil), newReceiver(t)
+	e.endpoint(r.URL, nil)
+	const n = 5
+	leave := make(chan struct{})
+	before := func(store.SettleParams) error { // until more than one wait
+		<-leave
+		return nil
+	}
+	e.flaky.settle.Store(&before)
+	var sent []Receipt
+	for range n {
+		sent = append(sent, e.send("a", "x"))
+	}
+	e.eventually(5*time.Second, "all wait", func() bool { return e.load.unrecorded.Load() == n })
+	e.flaky.halves.Store(1)
+	close(leave)
+	for _, s := range sent {
+		e.ended(s.ID, 1)
+	}
+	e.eventually(5*time.Second, "all is recorded", func() bool { return e.load.unrecorded.Load() == 0 })
+	if got := testutil.ToFloat64(e.metrics.Finished.WithLabelValues(posthaste.StateDelivered.String(), posthaste.ReasonNone.String())); got != n {
+		t.Errorf("%v have ended as delivered, want %d", got, n)
+	}
+	e.verified()
+}

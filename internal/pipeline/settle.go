@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -107,12 +108,17 @@ func (p *Pipeline) record(ctx context.Context, batch []outcome) {
 		call, cancel := p.withinGrace(ctx, settleTimeout)
 		got, err := p.store.Settle(call, params)
 		cancel()
+		p.metrics.Late.Add(float64(got.Late))
+		if err != nil {
+			batch = p.recordMoved(ctx, batch, got)
+		}
 		switch {
 		case err == nil:
 			p.metrics.SettleBatch.Observe(float64(len(batch)))
 			p.metrics.SettleSeconds.Observe(time.Since(began).Seconds())
-			p.metrics.Late.Add(float64(got.Late))
 			p.recorded(ctx, batch, got)
+			return
+		case len(batch) == 0:
 			return
 		case !errors.Is(err, store.ErrUnavailable) && len(batch) > 1:
 			half := len(batch) / 2
@@ -126,6 +132,24 @@ func (p *Pipeline) record(ctx context.Context, batch []outcome) {
 		p.log.WarnContext(ctx, "settle: the outcomes wait", "outcomes", len(batch), "err", err)
 		p.pause(context.WithoutCancel(ctx), wait)
 	}
+}
+
+// recordMoved is recorded for those of a batch that moved although the rest failed, and
+// returns the rest. To settle them again would say that they had not moved, and end
+// as a late success what was replayed in between.
+func (p *Pipeline) recordMoved(ctx context.Context, batch []outcome, got store.Settled) (rest []outcome) {
+	var done []outcome
+	for i, o := range batch {
+		if i < len(got.Moved) && got.Moved[i] {
+			done = append(done, o)
+		} else {
+			rest = append(rest, o)
+		}
+	}
+	if len(done) > 0 {
+		p.recorded(ctx, done, store.Settled{Moved: slices.Repeat([]bool{true}, len(done))})
+	}
+	return rest
 }
 
 // recordStripped stores an outcome that the database refused without anything

@@ -96,8 +96,9 @@ type Settlement struct {
 	Reason   posthaste.Reason // why, if dead
 }
 
-// Settled says which settlements moved their delivery.
+// Settled says which settlements moved their delivery. Beside an error: which had done so for
+// good when the rest failed.
 type Settled struct {
-	Moved []bool // parallel to the settlements
+	Moved []bool // parallel to the settlements; beside an error nil where none did
 	Late  int    // deliveries that a late success ended
 }
