@@ -54,7 +54,9 @@ const enoughDelivered = 32
 
 // settleDelivered settles those of the given places that deliveredSQL can, if they are
 // of one day and all of the batch or enough of it, and returns the other places. In
-// two commits, since in one the rows that they lock would not be in order.
+// two commits, since in one the rows that they lock would not be in order. All are left where
+// an attempt is recorded already, and where the day's tables are gone or are those of
+// another role, on which ours may have no rights but through the partitioned ones.
 func (db *DB) settleDelivered(ctx context.Context, p store.SettleParams, places []int, moved []bool) (rest []int, err error) {
 	if len(places) == 0 {
 		return nil, nil
@@ -76,7 +78,7 @@ func (db *DB) settleDelivered(ctx context.Context, p store.SettleParams, places 
 	if err == nil {
 		err = readMoved(rows, moved)
 	}
-	if hasState(err, stateUniqueViolation) || hasState(err, stateUndefinedTable) {
+	if hasState(err, stateUniqueViolation) || hasState(err, stateUndefinedTable) || hasState(err, stateNotPermitted) {
 		return places, nil
 	}
 	return rest, err

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -149,6 +150,33 @@ func TestSettleDeliveredOfTwoDays(t *testing.T) {
 				t.Errorf("%d delivered, %d attempts, want %d", d, a, want)
 			}
 		})
+	}
+}
+
+// Who made the day's tables may be another role than ours, which has rights on the
+// partitioned ones alone.
+func TestSettleDeliveredWithoutRightsOnTheDay(t *testing.T) {
+	owner, url := open(t)
+	w := newWay(t, owner, 1)
+	role := "settler_" + w.endpoint.ID.Print(posthaste.KindEndpoint)
+	exec(t, owner, `create role `+role)
+	t.Cleanup(func() {
+		if _, err := owner.side.Exec(context.Background(), `drop owned by `+role); err != nil {
+			t.Error(err)
+		}
+		if _, err := owner.side.Exec(context.Background(), `drop role `+role); err != nil {
+			t.Error(err)
+		}
+	})
+	s := w.firsts(t, 3)
+	exec(t, owner, `grant all on deliveries, attempts, events, due, dead, replicas, changes to `+role)
+	w.db = connect(t, url+"&role="+role)
+	if moved, late := w.mustSettle(t, s); moved != len(s) || late != 0 {
+		t.Errorf("%d of %d moved, %d late", moved, len(s), late)
+	}
+	w.db = owner
+	if d, _, a := w.states(t); d != len(s) || a != len(s) {
+		t.Errorf("%d delivered, %d attempts, want %d", d, a, len(s))
 	}
 }
 

@@ -19,6 +19,7 @@ const (
 	stateCheckViolation  = "23514" // also: no partition for the row
 	stateUniqueViolation = "23505"
 	stateUndefinedTable  = "42P01"
+	stateNotPermitted    = "42501"
 	stateDuplicateTable  = "42P07"
 	stateLockTimeout     = "55P03"
 	stateDivisionByZero  = "22012"
