@@ -2,7 +2,7 @@ package pipeline
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"time"
 
 	"github.com/posthaste-dev/posthaste"
@@ -18,7 +18,7 @@ const (
 
 // endBeside ends what is to end of an endpoint that the sweep came upon, beside the
 // sweep. While a look is under way, which may be past this endpoint, it is put off.
-func (p *Pipeline) endBeside(ctx context.Context, no store.EndpointNo, end func(context.Context, store.EndpointNo)) {
+func (p *Pipeline) endBeside(ctx context.Context, no store.EndpointNo, end func(context.Context, store.EndpointNo) error) {
 	p.agenda.drop(no)
 	if !p.looking.TryLock() {
 		now := p.clock.Now()
@@ -27,31 +27,31 @@ func (p *Pipeline) endBeside(ctx context.Context, no store.EndpointNo, end func(
 	}
 	p.tasks.Go(func() {
 		defer p.looking.Unlock()
-		end(ctx, no)
+		if err := end(ctx, no); err != nil && ctx.Err() == nil {
+			p.log.WarnContext(ctx, "deliveries were not ended; the next look goes on", "endpoint", no, "err", err)
+		}
 	})
 }
 
 // endDeleted ends waiting deliveries of an endpoint that is gone. Whether it is
 // gone the statement itself finds out: never judged from memory.
-func (p *Pipeline) endDeleted(ctx context.Context, no store.EndpointNo) {
+func (p *Pipeline) endDeleted(ctx context.Context, no store.EndpointNo) error {
 	for range endSteps {
 		n, err := p.store.EndDeleted(ctx, store.EndDeletedParams{Endpoints: []store.EndpointNo{no}, Now: p.clock.Now(), Limit: endStep})
 		if err != nil {
-			if !errors.Is(err, context.Canceled) {
-				p.log.WarnContext(ctx, "end the deliveries of a deleted endpoint", "err", err)
-			}
-			return // the next look goes on
+			return fmt.Errorf("end the deliveries of a deleted endpoint: %w", err)
 		}
 		if n > 0 {
 			p.metrics.Finished.WithLabelValues(posthaste.StateDead.String(), posthaste.ReasonEndpointDeleted.String()).Add(float64(n))
 		}
 		if n < endStep {
 			p.agenda.drop(no)
-			return
+			return nil
 		}
 	}
 	now := p.clock.Now()
 	p.agenda.note(no, now, now) // there is more
+	return nil
 }
 
 // expiryWalk is how far a walk through the due rows of a closed endpoint has come,
@@ -63,19 +63,16 @@ type expiryWalk struct {
 
 // endExpired ends what has expired among the due rows of a closed endpoint; an
 // open endpoint's are found when they are claimed.
-func (p *Pipeline) endExpired(ctx context.Context, no store.EndpointNo) {
+func (p *Pipeline) endExpired(ctx context.Context, no store.EndpointNo) error {
 	now := p.clock.Now()
 	if until, ok := p.nextExpiry[no]; ok && now.Before(until) {
-		return
+		return nil
 	}
 	walk := p.expiryWalks[no]
 	for range endSteps {
 		got, err := p.store.EndExpired(ctx, store.EndExpiredParams{Endpoint: no, After: walk.after, Now: now, Limit: endStep})
 		if err != nil {
-			if ctx.Err() == nil {
-				p.log.WarnContext(ctx, "end expired deliveries of a closed endpoint", "err", err)
-			}
-			return
+			return fmt.Errorf("end expired deliveries of a closed endpoint: %w", err)
 		}
 		p.metrics.Finished.WithLabelValues(posthaste.StateDead.String(), posthaste.ReasonExpired.String()).Add(float64(got.Ended))
 		walk.earliest = soonest(walk.earliest, got.NextExpiry)
@@ -87,11 +84,12 @@ func (p *Pipeline) endExpired(ctx context.Context, no store.EndpointNo) {
 				p.nextExpiry[no] = soonest(walk.earliest, now.Add(time.Minute))
 				p.agenda.note(no, walk.earliest, now) // so that an engine with nothing else to do wakes for it
 			}
-			return
+			return nil
 		}
 		p.expiryWalks[no] = walk
 	}
 	p.agenda.note(no, now, now) // there is more
+	return nil
 }
 
 // soonest returns the earlier of two times; a zero one is none.

@@ -38,7 +38,9 @@ func TestAWalkOfManyLooksForgetsNoEnd(t *testing.T) {
 	const no = 4711 // of no endpoint: nothing is left of the walk
 	soon := time.Now().Add(10 * time.Second).Truncate(time.Microsecond)
 	e.expiryWalks[no] = expiryWalk{after: store.DueKey{Endpoint: no, DueAt: time.Now()}, earliest: soon}
-	e.endExpired(t.Context(), no)
+	if err := e.endExpired(t.Context(), no); err != nil {
+		t.Fatal(err)
+	}
 	if got := e.nextExpiry[no]; !got.Equal(soon) {
 		t.Errorf("next walk %s, want %s", got, soon)
 	}
@@ -48,4 +50,42 @@ func TestAWalkOfManyLooksForgetsNoEnd(t *testing.T) {
 	if got := soonest(time.Time{}, soon); !got.Equal(soon) {
 		t.Errorf("no time is sooner than %s: %s", soon, got)
 	}
+}
+
+// What could not be ended must not be slept over: a look that leaves it fails, and has
+// looked at the others all the same.
+func TestALookThatCannotEndFails(t *testing.T) {
+	e := startEngine(t, nil)
+	pause := func(ep *store.EndpointRow) error { ep.Paused = true; return nil }
+	var rows []store.EndpointRow
+	for range 2 {
+		row := e.endpoint("http://127.0.0.1:1", nil)
+		if _, err := e.ChangeEndpoint(t.Context(), e.tenant, row.ID, pause); err != nil {
+			t.Fatal(err)
+		}
+		rows = append(rows, row)
+	}
+	got := e.send("a", "x")
+	e.flaky.failEndings.Store(true)
+	if err := e.look(t.Context()); err == nil {
+		t.Error("a look that could not end what has expired says that it did")
+	}
+	for _, row := range rows {
+		if err := e.DeleteEndpoint(t.Context(), e.tenant, row.ID, 2); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := e.look(t.Context()); err == nil {
+		t.Error("a look that could not end the deliveries of deleted endpoints says that it did")
+	}
+	e.flaky.failEndings.Store(false)
+	if err := e.look(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for n := range uint32(2) {
+		if d := e.delivery(got.ID, n+1); d.State != posthaste.StateDead || d.Reason != posthaste.ReasonEndpointDeleted {
+			t.Errorf("%+v", d)
+		}
+	}
+	e.verified()
 }

@@ -44,6 +44,7 @@ type flaky struct {
 	hangSources atomic.Bool // a source can't be had before its caller's patience is over
 	sources     atomic.Int64
 
+	failEndings atomic.Bool  // nothing of deleted or closed endpoints can be ended
 	failRouting atomic.Int32 // the endpoints of this tenant can't be had
 
 	claimedThrough atomic.Pointer[func()] // called after each claim through a gate that took something
@@ -124,6 +125,20 @@ func (f *flaky) Routing(ctx context.Context, tenant store.TenantNo, since int64)
 		return store.Routing{}, store.ErrUnavailable
 	}
 	return f.Store.Routing(ctx, tenant, since)
+}
+
+func (f *flaky) EndDeleted(ctx context.Context, p store.EndDeletedParams) (int, error) {
+	if f.failEndings.Load() {
+		return 0, store.ErrUnavailable
+	}
+	return f.Store.EndDeleted(ctx, p)
+}
+
+func (f *flaky) EndExpired(ctx context.Context, p store.EndExpiredParams) (store.EndedExpired, error) {
+	if f.failEndings.Load() {
+		return store.EndedExpired{}, store.ErrUnavailable
+	}
+	return f.Store.EndExpired(ctx, p)
 }
 
 func (f *flaky) DueEndpoints(ctx context.Context) ([]store.EndpointDue, error) {

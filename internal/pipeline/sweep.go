@@ -121,30 +121,41 @@ func (p *Pipeline) look(ctx context.Context) error {
 	now := p.clock.Now()
 	var failed error
 	for _, d := range due {
-		e, err := p.routing.endpoint(call, d.Endpoint)
-		switch {
-		case err != nil && call.Err() != nil:
+		err := p.lookAt(call, d, now)
+		if err != nil && call.Err() != nil {
 			return err
-		case err != nil: // perhaps of this one alone: it must not hold up the others
+		}
+		if err != nil { // perhaps of this one alone: it must not hold up the others
 			failed = err
-		case e == nil || e.deleted():
-			p.endDeleted(call, d.Endpoint)
-		case e.attemptable() && p.cfg.Roles.Deliver:
-			at := laterTime(d.NextAt, laterTime(p.heldUntil(e, now), p.throughs.nextSlot(d.Endpoint)))
-			p.agenda.note(d.Endpoint, at, now)
-			if !p.plain(e, now) { // what waits long may be past its deadline before its turn comes
-				p.endExpired(call, d.Endpoint)
-			}
-		case e.open():
-			p.hint(d, now)
-			if e.isHandler() { // perhaps nobody registers it any more
-				p.endExpired(call, d.Endpoint)
-			}
-		default:
-			p.endExpired(call, d.Endpoint)
 		}
 	}
 	return failed
+}
+
+// lookAt does so for one endpoint.
+func (p *Pipeline) lookAt(ctx context.Context, d store.EndpointDue, now time.Time) error {
+	e, err := p.routing.endpoint(ctx, d.Endpoint)
+	switch {
+	case err != nil:
+		return err
+	case e == nil || e.deleted():
+		return p.endDeleted(ctx, d.Endpoint)
+	case e.attemptable() && p.cfg.Roles.Deliver:
+		at := laterTime(d.NextAt, laterTime(p.heldUntil(e, now), p.throughs.nextSlot(d.Endpoint)))
+		p.agenda.note(d.Endpoint, at, now)
+		if p.plain(e, now) {
+			return nil
+		}
+		return p.endExpired(ctx, d.Endpoint) // what waits long may be past its deadline before its turn comes
+	case e.open():
+		p.hint(d, now)
+		if !e.isHandler() {
+			return nil
+		}
+		return p.endExpired(ctx, d.Endpoint) // perhaps nobody registers it any more
+	default:
+		return p.endExpired(ctx, d.Endpoint)
+	}
 }
 
 // hint is what was last said of work that only others can attempt.
