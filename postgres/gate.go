@@ -198,3 +198,16 @@ func readGates(rows pgx.Rows, into *[]store.Gate) error {
 	})
 	return err
 }
+
+// One that is locked goes next time.
+const dropGatesSQL = `
+delete from gates where ctid = any (array (
+	select g.ctid from gates g
+	where not exists (select from endpoints p where p.no = g.endpoint and p.deleted_at = 0)
+	limit $1 for update skip locked))`
+
+// dropGates deletes the gates of endpoints that are gone; see Retain.
+func (db *DB) dropGates(ctx context.Context, limit int) (int, error) {
+	tag, err := db.side.Exec(ctx, dropGatesSQL, limit)
+	return int(tag.RowsAffected()), err
+}

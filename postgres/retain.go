@@ -30,8 +30,10 @@ func (db *DB) Retain(ctx context.Context, p store.RetainParams) (store.Retained,
 	// keys pile up.
 	err := errors.Join(db.dropDays(ctx, p, &retained), db.purgeKeys(ctx, p, &retained), db.purgeChanges(ctx, p, &retained))
 	secrets, secretsErr := db.dropSecrets(ctx, p.Now, p.Limit)
-	retained.Secrets, retained.More = secrets, retained.More || secrets == p.Limit
-	if err = errors.Join(err, secretsErr); err != nil {
+	gates, gatesErr := db.dropGates(ctx, p.Limit)
+	retained.Secrets, retained.Gates = secrets, gates
+	retained.More = retained.More || secrets == p.Limit || gates == p.Limit
+	if err = errors.Join(err, secretsErr, gatesErr); err != nil {
 		return retained, fail("delete what is past its retention", err)
 	}
 	return retained, nil

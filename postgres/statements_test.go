@@ -58,6 +58,7 @@ func statements(d day) []statement {
 		{"endpoint", endpointSQL},
 		{"rotateSecret", rotateSecretSQL},
 		{"dropSecrets", dropSecretsSQL},
+		{"dropGates", dropGatesSQL},
 		{"endpointByUID", endpointByUIDSQL},
 		{"endpointByNo", endpointByNoSQL},
 		{"listEndpoints", listEndpointsSQL},

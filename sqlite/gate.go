@@ -125,3 +125,40 @@ func listGates(c *conn, query string, args ...any) (out []store.Gate, err error)
 	}
 	return out, nil
 }
+
+const (
+	sqlForgottenGates = `SELECT endpoint FROM gates WHERE NOT EXISTS (
+  SELECT 1 FROM endpoints WHERE no = gates.endpoint AND deleted_at = 0) LIMIT ?1`
+	sqlDropGate = `DELETE FROM gates WHERE endpoint = ?1`
+)
+
+// dropGates deletes the gates of endpoints that are gone; see Retain. It looks for them without
+// the writer: no endpoint comes back.
+func (db *DB) dropGates(ctx context.Context, limit int) (n int, err error) {
+	var forgotten []int64
+	err = db.read(ctx, "look for gates of deleted endpoints", func(c *conn) error {
+		forgotten = forgotten[:0]
+		for r, err := range c.rows(sqlForgottenGates, limit) {
+			if err != nil {
+				return err
+			}
+			forgotten = append(forgotten, r.ColumnInt64(0))
+		}
+		return nil
+	})
+	if err != nil || len(forgotten) == 0 {
+		return 0, err
+	}
+	err = db.write(ctx, "delete gates of deleted endpoints", func(c *conn) error {
+		n = 0
+		for _, no := range forgotten {
+			gone, err := c.exec(sqlDropGate, no)
+			if err != nil {
+				return err
+			}
+			n += gone
+		}
+		return nil
+	})
+	return n, err
+}

@@ -61,6 +61,11 @@ func (db *DB) Retain(ctx context.Context, p store.RetainParams) (store.Retained,
 	if err != nil {
 		return out, err
 	}
+	out.Gates, err = db.dropGates(ctx, p.Limit)
+	out.More = out.More || out.Gates == p.Limit
+	if err != nil {
+		return out, err
+	}
 	out.Changes, err = db.purgeChanges(ctx, p.Now.Add(-store.ChangesPurgeAfter), p.Limit)
 	out.More = out.More || out.Changes == p.Limit
 	return out, err

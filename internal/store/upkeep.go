@@ -41,7 +41,8 @@ type Upkeep interface {
 	// deliveries and attempts on PostgreSQL, bounded deletes on SQLite;
 	// never what is pending or dead and younger than DeadRetention. It raises the horizon first,
 	// in a transaction of its own. Idempotency keys go after their window,
-	// signing secrets when they have expired, and changes ChangesPurgeAfter.
+	// signing secrets when they have expired, changes ChangesPurgeAfter, and gates when
+	// their endpoint is deleted.
 	Retain(ctx context.Context, p RetainParams) (Retained, error)
 
 	// Verify looks for violations of the promise from From on, Limit deliveries
@@ -138,6 +139,7 @@ type Retained struct {
 	Keys       int
 	Secrets    int  // signing secrets
 	Changes    int  // rows
+	Gates      int  // of deleted endpoints
 	PurgedDead int  // dead letters that went
 	More       bool // there is more to do now
 }

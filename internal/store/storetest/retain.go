@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/internal/gate"
 	"github.com/posthaste-dev/posthaste/internal/store"
 )
 
@@ -15,6 +16,7 @@ var retainCases = []testCase{
 	{name: "nothing pending is lost, however old (A5)", run: testRetainPending},
 	{name: "a dead letter is kept for its own retention", run: testRetainDead},
 	{name: "keys go after their window and are free again", run: testRetainKeys},
+	{name: "the gate of an endpoint goes with it", run: testRetainGates},
 	{name: "retention is bounded and can be run twice", run: testRetainBounded},
 	{name: "days can be used again after they went", run: testRetainThenAccept},
 }
@@ -36,7 +38,7 @@ func (f *fixture) retain(t tester, p store.RetainParams) (sum store.Retained) {
 		}
 		sum.Partitions = append(sum.Partitions, got.Partitions...)
 		sum.Events, sum.Keys, sum.PurgedDead = sum.Events+got.Events, sum.Keys+got.Keys, sum.PurgedDead+got.PurgedDead
-		sum.Changes += got.Changes
+		sum.Changes, sum.Gates = sum.Changes+got.Changes, sum.Gates+got.Gates
 		if !got.More {
 			return sum
 		}
@@ -140,6 +142,31 @@ func testRetainKeys(t *testing.T, f *fixture) {
 	answers := f.accept(t, r, keyed(f.event(), "old"), keyed(f.event(), "young"))
 	if !answers[0].Stored || answers[1].Stored || answers[1].ID != young.ID {
 		t.Errorf("answers %+v, want the first key free and the second one taken", answers)
+	}
+}
+
+func testRetainGates(t *testing.T, f *fixture) {
+	var eps []store.EndpointRow
+	for range 4 {
+		ep := f.endpoint(t)
+		f.changeGate(t, f.Store, ep, func(s *gate.State) { s.Failures = 3 })
+		eps = append(eps, ep)
+	}
+	if got := f.retain(t, retention(f.now, 100)); got.Gates != 0 {
+		t.Errorf("%d gates of living endpoints went", got.Gates)
+	}
+	for _, ep := range eps[1:] {
+		f.deleteEndpoint(t, ep)
+	}
+	first, err := f.Store.Retain(t.Context(), retention(f.now, 2))
+	if err != nil || first.Gates != 2 || !first.More {
+		t.Errorf("with a limit of two: %+v, %v", first, err)
+	}
+	if got := f.retain(t, retention(f.now, 2)); got.Gates != 1 {
+		t.Errorf("%d gates went after that, want 1", got.Gates)
+	}
+	if got := f.gates(t, eps...); len(got) != 1 || got[0].Endpoint != eps[0].No || got[0].Failures != 3 {
+		t.Errorf("left: %+v", got)
 	}
 }
 
