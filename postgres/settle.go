@@ -249,7 +249,7 @@ func (db *DB) keepKnownDays(ctx context.Context, p store.SettleParams, places []
 	for _, d := range days {
 		known[d] = true
 	}
-	return slices.DeleteFunc(places, func(i int) bool {
+	return slices.DeleteFunc(slices.Clone(places), func(i int) bool { // the caller needs its own
 		return !known[dayOf(p.Settlements[i].Lease.Delivery.Time())]
 	}), nil
 }
