@@ -49,11 +49,7 @@ func (c *configPrint) Run(s Streams) error {
 // does it in its log.
 func tellUnknownVariables(s Streams) {
 	for _, v := range config.UnknownVariables(os.Environ()) {
-		hint := ""
-		if v.Nearest != "" {
-			hint = "; did you mean " + v.Nearest + "?"
-		}
-		_, _ = fmt.Fprintf(s.Stderr, "posthaste: %s is no setting and is not read%s\n", v.Name, hint)
+		_, _ = fmt.Fprintf(s.Stderr, "posthaste: %s is no setting and is not read%s\n", v.Name, config.DidYouMean(v.Nearest))
 	}
 }
 

@@ -52,7 +52,7 @@ func (r *reader) readFile(name string) map[string]string {
 		case !isPair:
 			r.wrong("config", "has a line %d that is not NAME=VALUE, in %s", i+1, name)
 		case !slices.Contains(names, key):
-			r.wrong("config", "has a line %d that names no setting, in %s%s", i+1, name, didYouMean(key, names))
+			r.wrong("config", "has a line %d that names no setting, in %s%s", i+1, name, DidYouMean(nearest(key, names)))
 		case isTwice:
 			r.wrong("config", "has a line %d that sets %s a second time, in %s", i+1, key, name)
 		default:
@@ -69,12 +69,12 @@ func unquote(value string) string {
 	return value
 }
 
-func didYouMean(key string, names []string) string {
-	name := nearest(key, names)
-	if name == "" {
+// DidYouMean is the end of a sentence about a name that is none, "" where no other is near.
+func DidYouMean(nearest string) string {
+	if nearest == "" {
 		return ""
 	}
-	return "; did you mean " + name + "?"
+	return "; did you mean " + nearest + "?"
 }
 
 // nearest returns the name that was probably meant: the one that is fewest edits
