@@ -396,7 +396,7 @@ func (p *Pipeline) ownerChanged(ctx context.Context, before, after posthaste.End
 			next = next.Reset()
 		}
 		if unguarded {
-			next, _ = next.Record(gate.PolicyOf(after.Definition), now, nil)
+			next, _ = next.Record(p.policyOf(after.Definition), now, nil)
 		}
 		if opened {
 			next.FailingSince, next.FailedAt = time.Time{}, time.Time{}
