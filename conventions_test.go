@@ -35,8 +35,9 @@ var mayImport = map[string]string{
 	"inbound/meta/metatest": "",
 
 	"internal/store":     ". internal/gate",
-	"sqlite":             ". internal/store internal/gate",
-	"postgres":           ". internal/store internal/gate",
+	"internal/migration": ". internal/store",
+	"sqlite":             ". internal/store internal/gate internal/migration",
+	"postgres":           ". internal/store internal/gate internal/migration",
 	"internal/retry":     ".",
 	"internal/gate":      ".",
 	"internal/keyring":   ".",

@@ -2,23 +2,22 @@ package sqlite
 
 import (
 	"context"
-	"crypto/sha256"
-	_ "embed"
-	"encoding/hex"
+	"embed"
 	"fmt"
 	"strings"
+	"time"
 
-	"github.com/posthaste-dev/posthaste"
-	"github.com/posthaste-dev/posthaste/internal/store"
+	"github.com/posthaste-dev/posthaste/internal/migration"
 )
 
-//go:embed migrations/0001_initial.sql
-var schemaSQL string
+//go:embed migrations/*.sql
+var migrationFiles embed.FS
 
-const schemaName = "0001_initial"
+var migrations = migration.Read(migrationFiles)
 
-// SchemaSQL returns the statements that Migrate runs on a new database.
-func (db *DB) SchemaSQL() string { return schemaSQL }
+// migrateTimeout bounds a migration whose context has no deadline: it may have
+// to rewrite a large table.
+const migrateTimeout = 10 * time.Minute
 
 const (
 	sqlMigrations = `CREATE TABLE IF NOT EXISTS migrations (
@@ -26,71 +25,95 @@ const (
   sha256     TEXT    NOT NULL,
   applied_at INTEGER NOT NULL
 ) WITHOUT ROWID`
-	sqlFindTable     = `SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1`
-	sqlFindMigration = `SELECT name, sha256 FROM migrations ORDER BY name DESC LIMIT 1`
-	sqlAddMigration  = `INSERT INTO migrations (name, sha256, applied_at) VALUES (?1, ?2, ?3)`
+	sqlFindTable    = `SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1`
+	sqlApplied      = `SELECT name, sha256 FROM migrations ORDER BY name`
+	sqlAddMigration = `INSERT INTO migrations (name, sha256, applied_at) VALUES (?1, ?2, ?3)`
 )
 
-// Migrate makes the tables of a new database, and does nothing where they
-// exist. It fails with store.ErrForeignSchema, and a hint, where the tables
-// were made by another version of this program or by another program. On a
-// database opened read-only it only checks.
-func (db *DB) Migrate(ctx context.Context) error {
-	sum := sha256.Sum256([]byte(schemaSQL))
-	want := hex.EncodeToString(sum[:])
-	var fresh bool
-	err := db.read(ctx, "migrate", func(c *conn) (err error) {
-		fresh, err = checkSchema(c, want)
-		return err
-	})
-	if err != nil || !fresh {
-		return err
-	}
-	return db.write(ctx, "migrate", func(c *conn) error {
-		// The lock file keeps other processes out, not other goroutines.
-		if fresh, err := checkSchema(c, want); err != nil || !fresh {
-			return err
-		}
-		if _, err := c.exec(sqlMigrations); err != nil {
-			return err
-		}
-		c.wrote = true
-		if err := runScript(c, schemaSQL); err != nil {
-			return err
-		}
-		_, err := c.exec(sqlAddMigration, schemaName, want, db.now())
-		return err
+// SchemaSQL returns the statements that Migrate runs on a new database.
+func (db *DB) SchemaSQL() string {
+	return migration.SQL(migrations, func(m migration.Migration) string {
+		return fmt.Sprintf("%s;\nINSERT INTO migrations (name, sha256, applied_at) VALUES ('%s', '%s', 1000000 * unixepoch());\n", sqlMigrations, m.Name, m.Sum())
 	})
 }
 
-// checkSchema reports whether the database has no tables of ours yet.
-func checkSchema(c *conn, want string) (fresh bool, err error) {
-	migrated, err := c.get(sqlFindTable, func(row) {}, "migrations")
-	if err != nil {
-		return false, err
+// Migrate brings the database to this program's schema: it runs the migrations
+// that the database lacks, each in a transaction. It fails with
+// store.ErrForeignSchema, and a hint, where another program or a newer version
+// made the tables.
+func (db *DB) Migrate(ctx context.Context) error {
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, migrateTimeout)
+		defer cancel()
 	}
-	if !migrated {
-		// Tables of that name without a record of ours: somebody else's database.
+	for {
+		pending, err := db.pendingMigrations(ctx)
+		if err != nil || len(pending) == 0 {
+			return err
+		}
+		if err := db.write(ctx, "run migration "+pending[0].Name, runMigration); err != nil {
+			return err
+		}
+	}
+}
+
+// CheckSchema fails with store.ErrForeignSchema, and a hint, unless the database
+// has this program's schema. It changes nothing.
+func (db *DB) CheckSchema(ctx context.Context) error {
+	pending, err := db.pendingMigrations(ctx)
+	if err == nil && len(pending) > 0 {
+		err = failed("check the schema", migration.Needed(pending))
+	}
+	return err
+}
+
+func (db *DB) pendingMigrations(ctx context.Context) (pending []migration.Migration, err error) {
+	err = db.read(ctx, "read the schema's version", func(c *conn) (err error) {
+		pending, err = pendingOf(c)
+		return err
+	})
+	return pending, err
+}
+
+func pendingOf(c *conn) ([]migration.Migration, error) {
+	recorded, err := c.get(sqlFindTable, func(row) {}, "migrations")
+	if err != nil {
+		return nil, err
+	}
+	if !recorded {
 		foreign, err := c.get(sqlFindTable, func(row) {}, "events")
 		if err == nil && foreign {
-			err = foreignSchema("it holds tables of another program", "give a path of its own")
+			err = migration.NotRecorded("events")
 		}
-		return !foreign, err
+		return migrations, err
 	}
-	var name, sum string
-	if _, err := c.get(sqlFindMigration, func(r row) { name, sum = r.ColumnText(0), r.ColumnText(1) }); err != nil {
-		return false, err
+	var applied []migration.Applied
+	for r, err := range c.rows(sqlApplied) {
+		if err != nil {
+			return nil, err
+		}
+		applied = append(applied, migration.Applied{Name: r.ColumnText(0), Sum: r.ColumnText(1)})
 	}
-	if name != schemaName || sum != want {
-		return false, foreignSchema(
-			fmt.Sprintf("it is at %q (%.12s), this program makes %q (%.12s)", name, sum, schemaName, want),
-			"run the version of posthaste that made it, or start with a new file")
-	}
-	return false, nil
+	return migration.Pending(migrations, applied)
 }
 
-func foreignSchema(message, hint string) error {
-	return &posthaste.Error{Code: posthaste.CodeConflict, Message: message, Hint: hint, Err: store.ErrForeignSchema}
+// runMigration runs the first migration that the database lacks, if any is left:
+// the lock file keeps other processes out, not other goroutines of this one.
+func runMigration(c *conn) error {
+	pending, err := pendingOf(c)
+	if err != nil || len(pending) == 0 {
+		return err
+	}
+	if _, err := c.exec(sqlMigrations); err != nil {
+		return err
+	}
+	c.wrote = true
+	if err := runScript(c, pending[0].SQL); err != nil {
+		return err
+	}
+	_, err = c.exec(sqlAddMigration, pending[0].Name, pending[0].Sum(), time.Now())
+	return err
 }
 
 // runScript runs statements one after another, in the transaction of the caller.
