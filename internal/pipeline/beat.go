@@ -286,8 +286,9 @@ func (l *life) hasStrays() bool {
 	return false
 }
 
-// awaitFresh waits until work of the epoch may start. False: it may never
-// start again, because the epoch is over or the engine stops.
+// awaitFresh waits for a fresh beat of the epoch. A beat, a new epoch and the end
+// of the engine end the wait. False: work of the epoch may never start again, because
+// the epoch is over or the engine stops.
 func (p *Pipeline) awaitFresh(epoch store.Epoch) bool {
 	for {
 		p.life.mu.Lock()
@@ -296,7 +297,7 @@ func (p *Pipeline) awaitFresh(epoch store.Epoch) bool {
 		switch {
 		case current != epoch || p.starting.Err() != nil:
 			return false
-		case p.life.fresh(epoch) && !p.load.overburdened():
+		case p.life.fresh(epoch):
 			return true
 		}
 		select {

@@ -267,3 +267,22 @@ func TestAQueueThatIsNeverEmptyDoesNotGrow(t *testing.T) {
 		t.Errorf("%d wait in room for %d", q.len(), cap(q.items))
 	}
 }
+
+// What waits because outcomes pile up starts when outcomes are recorded, and not at
+// the next heartbeat.
+func TestRecordedOutcomesStartWhatWaitsForThem(t *testing.T) {
+	r := newRig(10)
+	var burdened atomic.Bool
+	burdened.Store(true)
+	r.burdened = burdened.Load
+	r.offer(1, 4, 4)
+	if running, waiting := r.counts(); running != 0 || waiting != 4 {
+		t.Fatalf("running %d, waiting %d while outcomes pile up, want 0 and 4", running, waiting)
+	}
+	burdened.Store(false)
+	r.settled(nil)
+	for range 4 {
+		<-r.started
+	}
+	r.finish(t, 4)
+}

@@ -27,15 +27,18 @@ type lanes struct {
 	bytes   int
 	stopped bool // nothing starts any more
 	work    func(*item)
-	workers sync.WaitGroup
-	parked  []chan *item  // workers that wait for an item, the last one first
-	freed   chan struct{} // one token: room was given back
+	// burdened reports whether too many outcomes wait to be recorded. Nothing starts
+	// meanwhile; settled, which is called for each batch recorded, starts what waits.
+	burdened func() bool
+	workers  sync.WaitGroup
+	parked   []chan *item  // workers that wait for an item, the last one first
+	freed    chan struct{} // one token: room was given back
 }
 
 func newLanes(maxInFlight int, work func(*item)) *lanes {
 	ls := &lanes{
 		byNo: map[store.EndpointNo]*lane{}, held: map[posthaste.ID]*item{},
-		max: maxInFlight, work: work, freed: make(chan struct{}, 1),
+		max: maxInFlight, work: work, freed: make(chan struct{}, 1), burdened: func() bool { return false },
 	}
 	ls.later.ripe = ls.ripen
 	return ls
@@ -178,7 +181,7 @@ const retryShare = 3
 
 // next takes the item whose turn it is, or nil.
 func (ls *lanes) next() *item {
-	if ls.stopped || ls.running >= ls.max {
+	if ls.stopped || ls.running >= ls.max || ls.burdened() {
 		return nil
 	}
 	q, found := ls.nextLine()
@@ -270,10 +273,9 @@ func (ls *lanes) done(worked *item, took time.Duration, next chan *item) *item {
 	return it
 }
 
-// settled gives back the room of recorded items.
+// settled gives back the room of recorded items, and starts what waited for that.
 func (ls *lanes) settled(items []*item) {
 	ls.mu.Lock()
-	defer ls.mu.Unlock()
 	for _, it := range items {
 		if ls.held[it.lease.Delivery] == it {
 			delete(ls.held, it.lease.Delivery)
@@ -290,6 +292,7 @@ func (ls *lanes) settled(items []*item) {
 		}
 		ls.sweep(it.lane)
 	}
+	ls.startAndUnlock()
 	poke(ls.freed)
 }
 

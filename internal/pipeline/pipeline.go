@@ -188,6 +188,7 @@ func New(cfg Config) (*Pipeline, error) {
 	p.routing = newRouting(cfg.Store, p.prepareEndpoint)
 	p.routing.changed = p.routingChanged
 	p.lanes = newLanes(cfg.MaxInFlight, p.work)
+	p.lanes.burdened = p.load.overburdened
 	p.starting, p.stopStarting = context.WithCancel(context.Background())
 	p.attempting, p.stopAttempts = context.WithCancel(context.Background())
 	p.graceOver, p.endGrace = context.WithCancel(context.Background())
