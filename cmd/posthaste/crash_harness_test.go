@@ -156,8 +156,9 @@ func (r *replica) terminate(limit time.Duration) time.Duration {
 	return time.Since(began)
 }
 
-// api calls the HTTP API and returns status and body.
-func (r *replica) api(method, path, body string) (int, []byte) {
+// api calls the HTTP API, with headers as pairs of name and value, and returns
+// status and body.
+func (r *replica) api(method, path, body string, headers ...string) (int, []byte) {
 	r.t.Helper()
 	req, err := http.NewRequestWithContext(r.t.Context(), method, r.url+path, strings.NewReader(body))
 	if err != nil {
@@ -165,6 +166,9 @@ func (r *replica) api(method, path, body string) (int, []byte) {
 	}
 	req.Header.Set("Authorization", "Bearer "+crashAdminKey)
 	req.Header.Set("Content-Type", "application/json")
+	for i := 0; i+1 < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		r.t.Fatalf("%s %s: %v", method, path, err)

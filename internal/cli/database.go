@@ -15,7 +15,10 @@ import (
 // database is what both drivers are.
 type database interface {
 	store.Store
+	// Migrate runs the migrations that the database lacks.
 	Migrate(ctx context.Context) error
+	// CheckSchema fails unless the database lacks no migration.
+	CheckSchema(ctx context.Context) error
 }
 
 // openDatabase opens the database that the configuration names. log is told
@@ -36,28 +39,38 @@ func openDatabase(ctx context.Context, d config.Database, log *slog.Logger) (dat
 }
 
 // openToLook opens the database without changing it: on SQLite beside the
-// process that serves it.
+// process that serves it. It fails unless the database has this program's schema.
 func openToLook(ctx context.Context, d config.Database) (database, error) {
 	if d.IsPostgres() {
-		return openDatabase(ctx, d, nil)
+		return openWithSchema(ctx, d, config.MigrateCheck, nil)
 	}
 	db, err := sqlite.Open(ctx, sqlite.Config{Path: d.Name, ReadOnly: true})
 	if err != nil {
 		return nil, err
 	}
-	if err := db.Migrate(ctx); err != nil { // opened like this, it only checks
-		return nil, errors.Join(err, db.Close())
-	}
-	return db, nil
+	return withSchema(ctx, db, config.MigrateCheck)
 }
 
-// openMigrated opens the database and brings it to this version's schema.
-func openMigrated(ctx context.Context, d config.Database, log *slog.Logger) (database, error) {
+// openWithSchema opens the database and migrates or checks its schema.
+func openWithSchema(ctx context.Context, d config.Database, m config.Migrate, log *slog.Logger) (database, error) {
 	db, err := openDatabase(ctx, d, log)
 	if err != nil {
 		return nil, err
 	}
-	if err := db.Migrate(ctx); err != nil {
+	return withSchema(ctx, db, m)
+}
+
+// withSchema migrates or checks the schema of an open database, and closes it if that fails.
+func withSchema(ctx context.Context, db database, m config.Migrate) (database, error) {
+	var err error
+	switch m {
+	case config.MigrateAuto:
+		err = db.Migrate(ctx)
+	case config.MigrateCheck:
+		err = db.CheckSchema(ctx)
+	case config.MigrateOff:
+	}
+	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil
@@ -66,10 +79,10 @@ func openMigrated(ctx context.Context, d config.Database, log *slog.Logger) (dat
 // awaitDatabase does the same, and waits for a database that is away: after a
 // power cut everything starts at once, and the database takes longest. What
 // waiting cannot cure is an error at once.
-func awaitDatabase(ctx context.Context, d config.Database, log *slog.Logger) (database, error) {
+func awaitDatabase(ctx context.Context, d config.Database, m config.Migrate, log *slog.Logger) (database, error) {
 	const longest = 10 * time.Second
 	for wait := 500 * time.Millisecond; ; wait = min(2*wait, longest) {
-		db, err := openMigrated(ctx, d, log)
+		db, err := openWithSchema(ctx, d, m, log)
 		if err == nil || !errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrForeignSchema) || ctx.Err() != nil {
 			return db, err
 		}

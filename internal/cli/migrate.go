@@ -26,7 +26,7 @@ func (c *migrateApply) Run(ctx context.Context, s Streams) error {
 	if err != nil {
 		return err
 	}
-	db, err := openMigrated(ctx, d, nil)
+	db, err := openWithSchema(ctx, d, config.MigrateAuto, nil)
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ type server struct {
 // way, then the database. All of it together stays within the grace.
 func (s *server) run(ctx context.Context) error {
 	tuneCollector()
-	db, err := awaitDatabase(ctx, s.config.Database, s.log)
+	db, err := awaitDatabase(ctx, s.config.Database, s.config.Migrate, s.log)
 	if err != nil && ctx.Err() != nil {
 		s.log.InfoContext(ctx, "told to stop before the database was there")
 		return nil

@@ -32,7 +32,7 @@ func (c *verifyCommand) Run(ctx context.Context, s Streams) error {
 	}
 	var db database
 	if c.Repair {
-		db, err = openMigrated(ctx, d, nil)
+		db, err = openWithSchema(ctx, d, config.MigrateAuto, nil)
 	} else {
 		db, err = openToLook(ctx, d)
 	}

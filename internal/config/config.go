@@ -16,6 +16,8 @@ type Config struct {
 	Listen string
 	// Database is where everything is kept. Default: the SQLite file posthaste.db.
 	Database Database
+	// Migrate is what happens at start where the database lacks migrations. Default: MigrateAuto.
+	Migrate Migrate
 	// Roles are what this replica does. Default: all that is built.
 	Roles Roles
 	// AdminKey is the operator's key. Default: "", made on first start.
@@ -76,6 +78,16 @@ type Database struct {
 func (d Database) IsPostgres() bool {
 	return strings.HasPrefix(d.Name, "postgres://") || strings.HasPrefix(d.Name, "postgresql://")
 }
+
+// Migrate says what a starting server does with the database's schema.
+type Migrate string
+
+// The values of --migrate.
+const (
+	MigrateAuto  Migrate = "auto"  // run the migrations that the database lacks
+	MigrateCheck Migrate = "check" // refuse to start unless it lacks none
+	MigrateOff   Migrate = "off"   // don't look
+)
 
 // Roles are the parts of the work that a replica takes on.
 type Roles struct {

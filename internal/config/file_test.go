@@ -25,6 +25,7 @@ var documented = [][4]string{
 	{"listen", "POSTHASTE_LISTEN", "PORT", "127.0.0.1:8700"},
 	{"db", "POSTHASTE_DB", "DATABASE_URL", "posthaste.db"},
 	{"db-direct", "POSTHASTE_DB_DIRECT", "", ""},
+	{"migrate", "POSTHASTE_MIGRATE", "", "auto"},
 	{"roles", "POSTHASTE_ROLES", "", "accept,inbound,deliver,relay,dashboard"},
 	{"admin-key", "POSTHASTE_ADMIN_KEY", "", ""},
 	{"master-key", "POSTHASTE_MASTER_KEY", "", ""},

@@ -26,6 +26,7 @@ type Flags struct {
 	Listen   string `name:"listen" setting:"" placeholder:"HOST:PORT" help:"Address to listen on; the environment's PORT stands in for it. Default: 127.0.0.1:8700."`
 	DB       string `name:"db" setting:"" placeholder:"FILE|URL" help:"SQLite file or postgres:// URL; the environment's DATABASE_URL stands in for it. Default: posthaste.db."`
 	DBDirect string `name:"db-direct" setting:"" placeholder:"URL" help:"PostgreSQL without the transaction pooler that --db goes through, for LISTEN and locks. Default: same as --db."`
+	Migrate  string `name:"migrate" setting:"" placeholder:"auto|check|off" help:"What to do at start where the database lacks migrations: auto runs them, check refuses to start, off does not look. Default: auto."`
 	Roles    string `name:"roles" setting:"" placeholder:"ROLE,…" help:"What this replica does: accept, inbound, deliver, relay, dashboard. Without deliver what is accepted waits for a replica that delivers. Default: all."`
 
 	AdminKey  string `name:"admin-key" setting:"" placeholder:"KEY" help:"Key of the operator, at least 16 bytes. Default: made on first start and printed once; with SQLite kept in a file beside it."`

@@ -78,6 +78,7 @@ func (f Flags) read(lookup func(string) (string, bool)) (Config, *reader) {
 	r := newReader(given(f), lookup, Settings())
 	c := Config{
 		Listen:          r.listen(),
+		Migrate:         Migrate(r.word("migrate", string(MigrateAuto), string(MigrateCheck), string(MigrateOff))),
 		Roles:           r.roles(),
 		AdminKey:        r.adminKey(),
 		MasterKey:       r.masterKey(),

@@ -38,6 +38,7 @@ func Settings() []Setting {
 		{Name: "listen", StandIn: "PORT", Default: "127.0.0.1:8700"},
 		{Name: "db", StandIn: "DATABASE_URL", HasFile: true, Default: "posthaste.db", kind: urls},
 		{Name: "db-direct", HasFile: true, kind: urls},
+		{Name: "migrate", Default: "auto"},
 		{Name: "roles", Default: strings.Join(roles, ",")},
 		{Name: "admin-key", HasFile: true, kind: secret},
 		{Name: "master-key", HasFile: true, kind: secret},
