@@ -460,7 +460,7 @@ func (db *DB) EventOfKey(ctx context.Context, p store.KeyParams) (store.KeptEven
 	defer cancel()
 	var id, correlation, sum [16]byte
 	var fanOut int
-	err := db.hot.QueryRow(ctx, eventOfKeySQL, p.Namespace, int32(p.Tenant), [16]byte(p.Key)).Scan(&id, &correlation, &fanOut, &sum)
+	err := db.lookups.QueryRow(ctx, eventOfKeySQL, p.Namespace, int32(p.Tenant), [16]byte(p.Key)).Scan(&id, &correlation, &fanOut, &sum)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = store.ErrNotFound
 	}

@@ -219,7 +219,7 @@ delete from changes where ctid = any (array (select row from oldest where at < $
 
 func (db *DB) purgeChanges(ctx context.Context, p store.RetainParams, retained *store.Retained) error {
 	for range purgeStepsPerCall {
-		tag, err := db.side.Exec(ctx, purgeChangesSQL, micros(p.Now.Add(-store.ChangesPurgeAfter)), p.Limit)
+		tag, err := db.chores.Exec(ctx, purgeChangesSQL, micros(p.Now.Add(-store.ChangesPurgeAfter)), p.Limit)
 		if err != nil {
 			return err
 		}

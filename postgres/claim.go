@@ -161,7 +161,7 @@ func (db *DB) claim(ctx context.Context, p store.ClaimParams, want []store.Claim
 	if len(p.Tenants) > 0 {
 		queueNewer(batch, p.Tenants, &got.Newer)
 	}
-	if err := db.hot.Run(ctx, batch); err != nil {
+	if err := db.claims.Run(ctx, batch); err != nil {
 		return store.Claimed{}, 0, err
 	}
 	if fenced {
@@ -205,7 +205,7 @@ func (db *DB) Load(ctx context.Context, p store.LoadParams) ([]posthaste.Event, 
 		tenant.int4(int32(k.Tenant))
 		id.uuid(k.ID)
 	}
-	rows, err := db.hot.Query(ctx, loadSQL, tenant, id, int64(p.MaxBytes))
+	rows, err := db.loads.Query(ctx, loadSQL, tenant, id, int64(p.MaxBytes))
 	if err != nil {
 		return nil, fail("load events", err)
 	}

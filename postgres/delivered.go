@@ -74,7 +74,7 @@ func (db *DB) settleDelivered(ctx context.Context, p store.SettleParams, places 
 	if len(usual) == 0 || len(rest) > 0 && len(usual) < enoughDelivered {
 		return places, nil
 	}
-	rows, err := db.hot.Query(ctx, fmt.Sprintf(deliveredSQL, today.suffix()), together(deliveredArgs(p, usual))...)
+	rows, err := db.vital.Query(ctx, fmt.Sprintf(deliveredSQL, today.suffix()), together(deliveredArgs(p, usual))...)
 	if err == nil {
 		err = readMoved(rows, moved)
 	}

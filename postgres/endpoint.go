@@ -226,7 +226,7 @@ func usable(row store.EndpointRow, err error) (store.EndpointRow, error) {
 }
 
 func (db *DB) endpoint(ctx context.Context, sql string, args ...any) (store.EndpointRow, error) {
-	rows, err := db.endpoints(ctx, sql, args...)
+	rows, err := db.endpoints(ctx, db.lookups, sql, args...)
 	if err == nil && len(rows) == 0 {
 		err = store.ErrNotFound
 	}
@@ -242,7 +242,7 @@ func (db *DB) ListEndpoints(ctx context.Context, p store.ListEndpointsParams) ([
 		{false, false}: listEndpointsSQL, {false, true}: listEveryEndpointSQL,
 		{true, false}: listTenantsEndpointsSQL, {true, true}: listEveryonesEndpointsSQL,
 	}[[2]bool{p.Tenant == 0, p.Deleted}]
-	rows, err := db.endpoints(ctx, sql, int32(p.Tenant), before(p.Before), p.Limit)
+	rows, err := db.endpoints(ctx, db.side, sql, int32(p.Tenant), before(p.Before), p.Limit)
 	for _, row := range rows {
 		err = errors.Join(err, row.Unusable)
 	}
@@ -252,10 +252,10 @@ func (db *DB) ListEndpoints(ctx context.Context, p store.ListEndpointsParams) ([
 	return rows, nil
 }
 
-func (db *DB) endpoints(ctx context.Context, sql string, args ...any) ([]store.EndpointRow, error) {
+func (db *DB) endpoints(ctx context.Context, on *pool, sql string, args ...any) ([]store.EndpointRow, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	rows, err := db.side.Query(ctx, sql, args...)
+	rows, err := on.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -283,7 +283,7 @@ func (db *DB) Routing(ctx context.Context, tenant store.TenantNo, since int64) (
 	defer cancel()
 	var routing store.Routing
 	found, deleted := false, int64(0)
-	rows, err := db.side.Query(ctx, routingSQL, int32(tenant), since)
+	rows, err := db.lookups.Query(ctx, routingSQL, int32(tenant), since)
 	if err == nil {
 		var e endpointScan
 		_, err = pgx.ForEachRow(rows, append([]any{&routing.Version, &deleted}, e.targets()...), func() error {

@@ -131,7 +131,7 @@ func (db *DB) changeGate(ctx context.Context, endpoint store.EndpointNo, change 
 	batch := &pgx.Batch{}
 	batch.Queue(soonDurableSQL)
 	queueGate(batch, endpoint, &was)
-	s, err := db.hot.begin(ctx, changeLockWait, batch)
+	s, err := db.gates.begin(ctx, changeLockWait, batch)
 	if err != nil {
 		return was, err
 	}
@@ -179,7 +179,7 @@ func (db *DB) ShutGates(ctx context.Context, now time.Time) ([]store.Gate, error
 func (db *DB) listGates(ctx context.Context, what, sql string, args ...any) ([]store.Gate, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	rows, err := db.hot.Query(ctx, sql, args...)
+	rows, err := db.gates.Query(ctx, sql, args...)
 	var gates []store.Gate
 	if err == nil {
 		err = readGates(rows, &gates)
@@ -208,6 +208,6 @@ delete from gates where ctid = any (array (
 
 // dropGates deletes the gates of endpoints that are gone; see Retain.
 func (db *DB) dropGates(ctx context.Context, limit int) (int, error) {
-	tag, err := db.side.Exec(ctx, dropGatesSQL, limit)
+	tag, err := db.chores.Exec(ctx, dropGatesSQL, limit)
 	return int(tag.RowsAffected()), err
 }

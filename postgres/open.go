@@ -40,9 +40,10 @@ type Config struct {
 	DirectURL string
 
 	// MaxConns is how many connections are held at most, without the one that
-	// listens. A third of them, and 6 at least, are for the way of an event, the rest for
-	// looking, repairing and keeping up.
-	// Default: 16. The smallest is 8.
+	// listens. Each kind of work has some of its own: a slow list, a chore or
+	// a large payload never holds up a heartbeat or a commit. Connections are opened as
+	// they are needed.
+	// Default: 24. The smallest is 12.
 	MaxConns int
 
 	// ConnectTimeout bounds one attempt to connect.
@@ -53,9 +54,8 @@ type Config struct {
 const (
 	minVersion = 150000 // server_version_num of PostgreSQL 15
 
-	defaultMaxConns = 16
-	minMaxConns     = 8
-	minHotConns     = 6 // accept, settle, claim, beat and two more: none of them waits for another
+	defaultMaxConns = 24 // the sums of poolShares
+	minMaxConns     = 12
 
 	callTimeout    = 30 * time.Second // of a call whose context has no deadline
 	defaultConnect = 5 * time.Second
@@ -64,8 +64,7 @@ const (
 // DB is a database that Posthaste runs on. It implements internal/store.Store,
 // and is safe for concurrent use.
 type DB struct {
-	hot    *pool // accept, claim, settle, beat
-	side   *pool // reads, repair, upkeep
+	pools
 	direct *direct
 	tag    string // tells the hints of this process from those of others
 
@@ -90,12 +89,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	}
 	configure(config, c, sideSettings.with(sessionSettings).with(directSettings))
 	db := &DB{direct: &direct{config: config}, tag: rand.Text()[:8]}
-	hotConns := max(minHotConns, maxConns/3)
-	if db.hot, err = newPool(ctx, c, hotConns, hotSettings); err != nil {
-		return nil, err
-	}
-	if db.side, err = newPool(ctx, c, maxConns-hotConns, sideSettings); err != nil {
-		db.hot.Close()
+	if db.pools, err = openPools(ctx, c, maxConns); err != nil {
 		return nil, err
 	}
 	if err := db.checkVersion(ctx); err != nil {
@@ -127,7 +121,7 @@ func (db *DB) checkVersion(ctx context.Context) error {
 	defer cancel()
 	var number int
 	var version string
-	if err := db.side.QueryRow(ctx, versionSQL).Scan(&number, &version); err != nil {
+	if err := db.vital.QueryRow(ctx, versionSQL).Scan(&number, &version); err != nil {
 		return fail("open the database", orPooler(err))
 	}
 	if number < minVersion {
@@ -161,7 +155,5 @@ func (db *DB) Ping(ctx context.Context) error {
 // Close releases the connections. It waits for calls under way.
 func (db *DB) Close() error {
 	db.direct.close()
-	db.hot.Close()
-	db.side.Close()
-	return nil
+	return db.pools.Close()
 }

@@ -82,7 +82,7 @@ func TestSessionSettings(t *testing.T) {
 		"synchronous_commit": "on", "default_transaction_isolation": "read committed", "plan_cache_mode": "force_generic_plan",
 		"idle_in_transaction_session_timeout": "5s", "application_name": "posthaste",
 	} {
-		for _, pool := range []querier{db.hot, db.side} {
+		for _, pool := range db.all() {
 			var got string
 			if err := pool.QueryRow(t.Context(), "select current_setting($1)", name).Scan(&got); err != nil || got != want {
 				t.Errorf("%s = %q, want %q; %v", name, got, want, err)

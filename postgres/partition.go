@@ -32,7 +32,7 @@ func (db *DB) MakePartitions(ctx context.Context, from, to time.Time) error {
 	defer cancel()
 	last := dayOf(to)
 	for d := dayOf(from); !d.after(last); d = d.next() {
-		err := pgx.BeginFunc(ctx, db.side, func(tx pgx.Tx) error { return makeDay(ctx, tx, d) })
+		err := pgx.BeginFunc(ctx, db.lookups, func(tx pgx.Tx) error { return makeDay(ctx, tx, d) })
 		if err != nil {
 			return fail("make the partitions of "+d.String(), err)
 		}
@@ -99,7 +99,7 @@ order by 1`
 
 // days lists the days that have partitions, oldest first.
 func (db *DB) days(ctx context.Context) ([]day, error) {
-	rows, err := db.side.Query(ctx, daysSQL)
+	rows, err := db.lookups.Query(ctx, daysSQL)
 	if err != nil {
 		return nil, err
 	}

@@ -36,7 +36,7 @@ type pool struct {
 // settings are server settings by name. Values hold no quotes.
 type settings map[string]string
 
-// Both pools. Cached plans are made once, for any parameters: often on an empty
+// All pools. Cached plans are made once, for any parameters: often on an empty
 // table, whose sequential scan would then stay for ever, so there must be none.
 // Its other alternatives, the planner may choose.
 var hotSettings = settings{
@@ -54,6 +54,9 @@ var hotSettings = settings{
 // Chores may take longer, and give up a lock that they don't get soon: what
 // queues behind their wait is the way of an event.
 var sideSettings = hotSettings.with(settings{"statement_timeout": "60s", "lock_timeout": "2s"})
+
+// Payloads come as fast as the link lets them, and hold no lock meanwhile.
+var loadSettings = hotSettings.with(settings{"statement_timeout": "60s"})
 
 // sessionSettings are for sessions that are ours alone. The isolation, each
 // transaction states itself otherwise; the rest is about the way between the

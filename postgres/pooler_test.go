@@ -81,7 +81,7 @@ func newPlanLog() *planLog {
 
 // watch gives a handle pools that tell of plans.
 func (l *planLog) watch(t *testing.T, db *DB) {
-	for _, p := range []*pool{db.hot, db.side} {
+	for _, p := range db.all() {
 		config := p.conns.Config()
 		config.ConnConfig.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { l.note(n.Message) }
 		conns, err := pgxpool.NewWithConfig(context.WithoutCancel(t.Context()), config)

@@ -116,7 +116,7 @@ func (db *DB) Beat(ctx context.Context, p store.BeatParams) (store.Beat, error) 
 			return readGates(rows, &beat.Gates)
 		})
 	}
-	err := db.hot.Run(ctx, batch)
+	err := db.vital.Run(ctx, batch)
 	if err == nil && len(beat.Replicas) == 0 {
 		err = store.ErrFenced
 	}
@@ -135,7 +135,7 @@ order by d.id`
 func (db *DB) Owned(ctx context.Context, p store.OwnedParams) ([]store.Lease, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	rows, err := db.hot.Query(ctx, ownedSQL, [16]byte(p.From), [16]byte(p.To), int32(p.Epoch))
+	rows, err := db.vital.Query(ctx, ownedSQL, [16]byte(p.From), [16]byte(p.To), int32(p.Epoch))
 	if err != nil {
 		return nil, fail("list the leases of an epoch", err)
 	}
@@ -161,7 +161,7 @@ func (db *DB) OwnedDue(ctx context.Context, p store.OwnedDueParams) ([]store.Due
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	after := p.After
-	rows, err := db.side.Query(ctx, ownedDueSQL,
+	rows, err := db.chores.Query(ctx, ownedDueSQL,
 		int32(after.Endpoint), micros(after.DueAt), [16]byte(after.Delivery), int32(p.Epoch), p.Limit)
 	if err != nil {
 		return nil, fail("list the due rows of an epoch", err)
@@ -199,7 +199,7 @@ func (db *DB) Revoke(ctx context.Context, p store.RevokeParams) (int, error) {
 		batch := &pgx.Batch{}
 		queueLocks(batch, ids)
 		batch.Queue(revokeSQL, micros(p.Now), revokeWaits(), int32(p.Epoch), ids).Query(readRevoked(&revoked, &blocked))
-		if err := db.side.Run(ctx, batch); err != nil {
+		if err := db.chores.Run(ctx, batch); err != nil {
 			return 0, fail(fmt.Sprintf("revoke %d leases", len(p.Deliveries)), err)
 		}
 		if blocked == 0 {
@@ -231,7 +231,7 @@ func (db *DB) Reclaim(ctx context.Context, p store.ReclaimParams) (store.Reclaim
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	var reclaimed store.Reclaimed
-	err := retryBlocked(ctx, db.side, func(tx pgx.Tx) error {
+	err := retryBlocked(ctx, db.chores, func(tx pgx.Tx) error {
 		dead := store.Replica{Epoch: p.Dead}
 		err := tx.QueryRow(ctx, silentSQL, int32(p.Dead), micros(p.SeenBeatAt)).Scan((*[16]byte)(&dead.LowWater))
 		if err == nil {
@@ -311,7 +311,7 @@ func (db *DB) Retire(ctx context.Context, epoch store.Epoch) error {
 	batch := &pgx.Batch{}
 	batch.Queue(retireLockSQL, int32(epoch))
 	batch.Queue(retireSQL, int32(epoch)).QueryRow(func(row pgx.Row) error { return row.Scan(&left) })
-	err := db.side.Run(ctx, batch)
+	err := db.chores.Run(ctx, batch)
 	if err == nil && left {
 		err = store.ErrConflict
 	}

@@ -65,7 +65,7 @@ func (db *DB) dropDays(ctx context.Context, p store.RetainParams, retained *stor
 		}
 		retained.Partitions = append(retained.Partitions, d.String())
 	}
-	_, err = db.side.Exec(ctx, raiseHorizonSQL, [16]byte(oldest.floor()))
+	_, err = db.chores.Exec(ctx, raiseHorizonSQL, [16]byte(oldest.floor()))
 	return err
 }
 
@@ -89,12 +89,12 @@ func (db *DB) dropDay(ctx context.Context, d day, deadBefore time.Time, limit in
 	batch := &pgx.Batch{}
 	batch.Queue(horizonHoldSQL)
 	batch.Queue(raiseHorizonSQL, [16]byte(d.ceiling()))
-	if err := db.side.Run(ctx, batch); err != nil {
+	if err := db.chores.Run(ctx, batch); err != nil {
 		return false, err
 	}
 	keep, err := db.mustStay(ctx, d, deadBefore)
 	if err == nil && keep { // a replay was faster
-		_, err = db.side.Exec(ctx, lowerHorizonSQL, [16]byte(d.floor()))
+		_, err = db.chores.Exec(ctx, lowerHorizonSQL, [16]byte(d.floor()))
 	}
 	if keep || err != nil {
 		return false, err
@@ -124,7 +124,7 @@ func (db *DB) mustStay(ctx context.Context, d day, deadBefore time.Time) (stay b
 	batch.Queue(allowSeqScanSQL)
 	batch.Queue(fmt.Sprintf(mustStaySQL, d.suffix()), micros(deadBefore)).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&stay) })
-	err = db.side.Run(ctx, batch)
+	err = db.chores.Run(ctx, batch)
 	return stay, err
 }
 
@@ -144,7 +144,7 @@ func (db *DB) purgeDead(ctx context.Context, d day, limit int) (purged int, err 
 	for {
 		var n int
 		var last *[16]byte
-		if err := db.side.QueryRow(ctx, fmt.Sprintf(purgeDeadSQL, d.suffix()), after, limit).Scan(&n, &last); err != nil {
+		if err := db.chores.QueryRow(ctx, fmt.Sprintf(purgeDeadSQL, d.suffix()), after, limit).Scan(&n, &last); err != nil {
 			return purged, err
 		}
 		purged += n
@@ -180,7 +180,7 @@ func (db *DB) dropTables(ctx context.Context, d day) (bool, error) {
 		batch := &pgx.Batch{}
 		batch.Queue(briefLockSQL)
 		batch.Queue(fmt.Sprintf(dropDayDDL, d.suffix()))
-		err := db.side.Run(ctx, batch)
+		err := db.chores.Run(ctx, batch)
 		if !hasState(err, stateLockTimeout) {
 			return err == nil, err
 		}
@@ -206,7 +206,7 @@ func (db *DB) purgeKeys(ctx context.Context, p store.RetainParams, retained *sto
 	defer db.purge.Unlock()
 	source, other := p.KeyCuts()
 	var pages int64
-	if err := db.side.QueryRow(ctx, keyPagesSQL).Scan(&pages); err != nil {
+	if err := db.chores.QueryRow(ctx, keyPagesSQL).Scan(&pages); err != nil {
 		return err
 	}
 	step := max(minPurgePages, int64(p.Limit)/keysPerPage)
@@ -215,7 +215,7 @@ func (db *DB) purgeKeys(ctx context.Context, p store.RetainParams, retained *sto
 			db.purge.page = 0
 			return nil
 		}
-		tag, err := db.side.Exec(ctx, purgeKeysSQL, db.purge.page, db.purge.page+step,
+		tag, err := db.chores.Exec(ctx, purgeKeysSQL, db.purge.page, db.purge.page+step,
 			store.NamespaceSource, [16]byte(source), [16]byte(other))
 		if err != nil {
 			return err

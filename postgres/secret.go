@@ -62,6 +62,6 @@ delete from endpoint_secrets where ctid = any (array (
 
 // dropSecrets deletes secrets that have expired; see Retain.
 func (db *DB) dropSecrets(ctx context.Context, now time.Time, limit int) (int, error) {
-	tag, err := db.side.Exec(ctx, dropSecretsSQL, micros(now), limit)
+	tag, err := db.chores.Exec(ctx, dropSecretsSQL, micros(now), limit)
 	return int(tag.RowsAffected()), err
 }

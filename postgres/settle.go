@@ -136,7 +136,7 @@ func (db *DB) settle(ctx context.Context, p store.SettleParams, places []int, mo
 	if len(places) == 0 {
 		return nil
 	}
-	rows, err := db.hot.Query(ctx, settleSQL, together(settleArgs(p, places))...)
+	rows, err := db.vital.Query(ctx, settleSQL, together(settleArgs(p, places))...)
 	if err != nil {
 		return err
 	}
@@ -306,7 +306,7 @@ func (db *DB) endLate(ctx context.Context, p store.SettleParams, places []int, m
 		batch := &pgx.Batch{}
 		queueLocks(batch, id)
 		batch.Queue(endLateSQL, micros(p.Now), id, number).QueryRow(func(row pgx.Row) error { return row.Scan(&ended, &blocked) })
-		if err := db.hot.Run(ctx, batch); err != nil {
+		if err := db.vital.Run(ctx, batch); err != nil {
 			return late, err
 		}
 		if late += ended; blocked == 0 {

@@ -168,7 +168,7 @@ func (db *DB) SourceByUID(ctx context.Context, tenant store.TenantNo, uid string
 
 // ListSources implements store.Sources.
 func (db *DB) ListSources(ctx context.Context, p store.ListSourcesParams) ([]store.SourceRow, error) {
-	rows, err := db.sources(ctx, listSourcesSQL, int32(p.Tenant), int32(p.Before), p.Limit)
+	rows, err := db.sources(ctx, db.side, listSourcesSQL, int32(p.Tenant), int32(p.Before), p.Limit)
 	if err != nil {
 		return nil, fail("list sources", err)
 	}
@@ -176,7 +176,7 @@ func (db *DB) ListSources(ctx context.Context, p store.ListSourcesParams) ([]sto
 }
 
 func (db *DB) source(ctx context.Context, sql string, args ...any) (store.SourceRow, error) {
-	rows, err := db.sources(ctx, sql, args...)
+	rows, err := db.sources(ctx, db.lookups, sql, args...)
 	if err == nil && len(rows) == 0 {
 		err = store.ErrNotFound
 	}
@@ -186,10 +186,10 @@ func (db *DB) source(ctx context.Context, sql string, args ...any) (store.Source
 	return rows[0], nil
 }
 
-func (db *DB) sources(ctx context.Context, sql string, args ...any) ([]store.SourceRow, error) {
+func (db *DB) sources(ctx context.Context, on *pool, sql string, args ...any) ([]store.SourceRow, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	rows, err := db.side.Query(ctx, sql, args...)
+	rows, err := on.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, err
 	}

@@ -46,7 +46,7 @@ from (values (1)) one left join lateral (
 func (db *DB) FindStranded(ctx context.Context, p store.FindStrandedParams) (store.Stranded, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	rows, err := db.side.Query(ctx, strandedSQL, [16]byte(p.From), [16]byte(p.To), p.Limit)
+	rows, err := db.chores.Query(ctx, strandedSQL, [16]byte(p.From), [16]byte(p.To), p.Limit)
 	if err != nil {
 		return store.Stranded{}, fail("look for stranded deliveries", err)
 	}
@@ -132,7 +132,7 @@ func (db *DB) RepairStranded(ctx context.Context, p store.RepairStrandedParams) 
 	queueLocks(batch, id)
 	batch.Queue(repairOwnedSQL, micros(p.Now), revokeWaits(), id, owner, due).Query(readRevoked(&revoked, &blocked))
 	batch.Queue(repairUnownedSQL, micros(p.Now), id, owner, due).QueryRow(func(row pgx.Row) error { return row.Scan(&unowned) })
-	if err := db.side.Run(ctx, batch); err != nil {
+	if err := db.chores.Run(ctx, batch); err != nil {
 		return 0, fail(fmt.Sprintf("repair %d stranded deliveries", n), err)
 	}
 	return revoked.Deliveries + unowned, nil

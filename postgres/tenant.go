@@ -138,7 +138,7 @@ func (db *DB) lookUpTenant(ctx context.Context, sql string, key any) (store.Tena
 func (db *DB) tenant(ctx context.Context, sql string, args ...any) (store.TenantRow, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	rows, err := db.side.Query(ctx, sql, args...)
+	rows, err := db.lookups.Query(ctx, sql, args...)
 	if err != nil {
 		return store.TenantRow{}, err
 	}

@@ -103,7 +103,7 @@ func (db *DB) claimThrough(ctx context.Context, p store.ClaimThroughParams) (sto
 		queueOrderLock(batch, p.Endpoint)
 	}
 	batch.Queue(claimFenceSQL, int32(p.Epoch), freshMicros).QueryRow(func(row pgx.Row) error { return row.Scan(&fresh) })
-	s, err := db.hot.begin(ctx, claimLockWait, batch)
+	s, err := db.gates.begin(ctx, claimLockWait, batch)
 	if err != nil {
 		return claimed, err
 	}

@@ -28,7 +28,7 @@ select endpoint, greatest(due_at, try_at) from hop`
 func (db *DB) DueEndpoints(ctx context.Context) ([]store.EndpointDue, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	rows, err := db.side.Query(ctx, dueEndpointsSQL)
+	rows, err := db.chores.Query(ctx, dueEndpointsSQL)
 	if err != nil {
 		return nil, fail("list endpoints with due work", err)
 	}
@@ -98,7 +98,7 @@ func (db *DB) EndDeleted(ctx context.Context, p store.EndDeletedParams) (int, er
 		column.int4(int32(no))
 	}
 	var ended int
-	err := db.side.QueryRow(ctx, endDeletedSQL, micros(p.Now), int16(posthaste.ReasonEndpointDeleted), column, p.Limit).Scan(&ended)
+	err := db.chores.QueryRow(ctx, endDeletedSQL, micros(p.Now), int16(posthaste.ReasonEndpointDeleted), column, p.Limit).Scan(&ended)
 	if err != nil {
 		return 0, fail("end the deliveries of deleted endpoints", err)
 	}
@@ -134,7 +134,7 @@ func (db *DB) EndExpired(ctx context.Context, p store.EndExpiredParams) (store.E
 	var looked int
 	var expiry, at *int64
 	var delivery *[16]byte
-	err := db.side.QueryRow(ctx, endExpiredSQL, micros(p.Now), int16(posthaste.ReasonExpired),
+	err := db.chores.QueryRow(ctx, endExpiredSQL, micros(p.Now), int16(posthaste.ReasonExpired),
 		int32(p.Endpoint), micros(p.After.DueAt), [16]byte(p.After.Delivery), p.Limit).
 		Scan(&ended.Ended, &looked, &expiry, &at, &delivery)
 	if err != nil {
@@ -159,7 +159,7 @@ func (db *DB) Setting(ctx context.Context, name string) ([]byte, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	var value []byte
-	err := db.side.QueryRow(ctx, settingSQL, name).Scan(&value)
+	err := db.lookups.QueryRow(ctx, settingSQL, name).Scan(&value)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = store.ErrNotFound
 	}
@@ -177,7 +177,7 @@ func (db *DB) KeepSetting(ctx context.Context, name string, value []byte) ([]byt
 	if value == nil {
 		value = []byte{}
 	}
-	if _, err := db.side.Exec(ctx, keepSettingSQL, name, value); err != nil {
+	if _, err := db.lookups.Exec(ctx, keepSettingSQL, name, value); err != nil {
 		return nil, fail("keep the setting "+name, err)
 	}
 	return db.Setting(ctx, name)

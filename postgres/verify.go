@@ -67,7 +67,7 @@ func (db *DB) Verify(ctx context.Context, p store.VerifyParams) (store.Verified,
 	defer cancel()
 	var v store.Verified
 	to := posthaste.ID(highest)
-	rows, err := db.side.Query(ctx, verifyDeliveriesSQL, [16]byte(p.From), p.Limit)
+	rows, err := db.chores.Query(ctx, verifyDeliveriesSQL, [16]byte(p.From), p.Limit)
 	if err == nil {
 		err = eachRow(rows, func(raw [][]byte) {
 			v.Deliveries = int(binary.BigEndian.Uint64(raw[0]))
@@ -80,7 +80,7 @@ func (db *DB) Verify(ctx context.Context, p store.VerifyParams) (store.Verified,
 		})
 	}
 	if err == nil {
-		rows, err = db.side.Query(ctx, verifyEventsSQL, [16]byte(p.From), [16]byte(to))
+		rows, err = db.chores.Query(ctx, verifyEventsSQL, [16]byte(p.From), [16]byte(to))
 	}
 	if err == nil {
 		err = eachRow(rows, func(raw [][]byte) {

@@ -38,7 +38,7 @@ func (db *DB) Wake(ctx context.Context, endpoints []store.EndpointNo) error {
 	if len(hint) > start || hints.n == 0 {
 		hints.text(string(hint))
 	}
-	if _, err := db.side.Exec(ctx, wakeSQL, hints); err != nil {
+	if _, err := db.lookups.Exec(ctx, wakeSQL, hints); err != nil {
 		return fail("wake the other replicas", err)
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 // database: its rows can be moved and their events be accepted in one commit. It has to
 // end within seconds.
 func (db *DB) Begin(ctx context.Context) (pgx.Tx, error) {
-	tx, err := db.hot.Begin(ctx)
+	tx, err := db.relays.Begin(ctx)
 	if err != nil {
 		return nil, fail("begin a transaction", err)
 	}
@@ -25,7 +25,7 @@ func (db *DB) Begin(ctx context.Context) (pgx.Tx, error) {
 // the transaction can only be rolled back, after store.ErrFenced and a stale routing it can
 // go on.
 func (db *DB) AcceptWithin(ctx context.Context, tx pgx.Tx, p store.AcceptParams) (store.Accepted, error) {
-	within := &DB{hot: &pool{tx: tx}}
+	within := &DB{pools: pools{hot: &pool{tx: tx}}}
 	accepted, err := within.accept(ctx, p)
 	if isMissingPartition(err) {
 		// Made for the next transaction: this one has failed, and holds no lock any more.

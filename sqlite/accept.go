@@ -107,7 +107,7 @@ JOIN events e ON e.tenant = i.tenant AND e.id = i.event WHERE i.key = ?1 AND i.n
 
 // EventOfKey implements store.Acceptance.
 func (db *DB) EventOfKey(ctx context.Context, p store.KeyParams) (out store.KeptEvent, err error) {
-	err = db.read(ctx, "look up an idempotency key", func(c *conn) error {
+	err = db.readOn(ctx, db.lookups, "look up an idempotency key", func(c *conn) error {
 		found, err := c.get(sqlEventOfKey, func(r row) {
 			out = store.KeptEvent{ID: r.id(0), CorrelationID: r.id(1), FanOut: r.ColumnInt(2), Sum: r.hash(3)}
 		}, p.Key, int64(p.Namespace), p.Tenant)

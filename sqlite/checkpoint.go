@@ -123,7 +123,7 @@ func (k *checkpointer) look(ctx context.Context) error {
 		hold, cancel := context.WithTimeout(ctx, holdReaders)
 		defer cancel()
 		// Without them all, the rest may still find its moment.
-		if release, err := k.db.pool.hold(hold); err == nil {
+		if release, err := k.db.readers.hold(hold); err == nil {
 			defer release()
 		}
 	}

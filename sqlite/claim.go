@@ -150,7 +150,7 @@ const (
 // Load implements store.Delivery.
 func (db *DB) Load(ctx context.Context, p store.LoadParams) ([]posthaste.Event, error) {
 	var out []posthaste.Event
-	err := db.read(ctx, "load events", func(c *conn) error {
+	err := db.readOn(ctx, db.loads, "load events", func(c *conn) error {
 		total := 0
 		for _, k := range p.Events {
 			for r, err := range c.rows(sqlLoad, k.Tenant, k.ID) {

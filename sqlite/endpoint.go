@@ -174,7 +174,7 @@ func usable(row store.EndpointRow, err error) (store.EndpointRow, error) {
 
 func (db *DB) endpoint(ctx context.Context, query string, args ...any) (store.EndpointRow, error) {
 	var out store.EndpointRow
-	err := db.read(ctx, "read endpoint", func(c *conn) error {
+	err := db.readOn(ctx, db.lookups, "read endpoint", func(c *conn) error {
 		return c.snapshot(func() (err error) { // an endpoint and its secrets belong together
 			out, err = readEndpoint(c, query, args...)
 			return err
@@ -260,7 +260,7 @@ const sqlChangedEndpoints = endpointColumns + `WHERE tenant = ?1 AND routing_ver
 // Routing implements store.Endpoints.
 func (db *DB) Routing(ctx context.Context, tenant store.TenantNo, since int64) (store.Routing, error) {
 	var out store.Routing
-	err := db.read(ctx, "read routing", func(c *conn) error {
+	err := db.readOn(ctx, db.lookups, "read routing", func(c *conn) error {
 		return c.snapshot(func() error {
 			owner, err := readTenant(c, sqlTenantByNo, tenant)
 			if err != nil {

@@ -91,7 +91,7 @@ func (db *DB) ChangeGate(ctx context.Context, endpoint store.EndpointNo, change 
 // Gates implements store.Gates.
 func (db *DB) Gates(ctx context.Context, endpoints []store.EndpointNo) ([]store.Gate, error) {
 	var out []store.Gate
-	err := db.read(ctx, "read gates", func(c *conn) error {
+	err := db.readOn(ctx, db.lookups, "read gates", func(c *conn) error {
 		for _, no := range endpoints {
 			g, found, err := readGate(c, no)
 			if err != nil {
@@ -109,7 +109,7 @@ func (db *DB) Gates(ctx context.Context, endpoints []store.EndpointNo) ([]store.
 // ShutGates implements store.Gates.
 func (db *DB) ShutGates(ctx context.Context, now time.Time) ([]store.Gate, error) {
 	var out []store.Gate
-	err := db.read(ctx, "list the gates that are shut", func(c *conn) (err error) {
+	err := db.readOn(ctx, db.lookups, "list the gates that are shut", func(c *conn) (err error) {
 		out, err = listGates(c, sqlShutGates, now, now.Add(-time.Minute))
 		return err
 	})
@@ -136,7 +136,7 @@ const (
 // the writer: no endpoint comes back.
 func (db *DB) dropGates(ctx context.Context, limit int) (n int, err error) {
 	var forgotten []int64
-	err = db.read(ctx, "look for gates of deleted endpoints", func(c *conn) error {
+	err = db.readOn(ctx, db.chores, "look for gates of deleted endpoints", func(c *conn) error {
 		forgotten = forgotten[:0]
 		for r, err := range c.rows(sqlForgottenGates, limit) {
 			if err != nil {

@@ -46,7 +46,8 @@ type Config struct {
 	// without the lock file, and every method that writes fails. Default: false.
 	ReadOnly bool
 
-	// Readers is how many connections read at once. Default: 4.
+	// Readers is how many reads of the API go on at once. Four more connections read
+	// for the engine. Default: 3.
 	Readers int
 
 	// CacheBytes bounds the page cache of the writing connection; each reading
@@ -85,8 +86,8 @@ type DB struct {
 	cfg    Config
 	lock   *lockFile // nil if read-only
 	writer *writer   // nil if read-only
-	pool   *pool
-	ckpt   *checkpointer // nil if read-only
+	readers
+	ckpt *checkpointer // nil if read-only
 
 	// calls is held for reading by every call under way, and for writing by Close.
 	calls  sync.RWMutex
@@ -113,7 +114,7 @@ func (cfg Config) withDefaults() Config {
 		cfg.Path = "posthaste.db"
 	}
 	if cfg.Readers <= 0 {
-		cfg.Readers = 4
+		cfg.Readers = 3
 	}
 	if cfg.CacheBytes <= 0 {
 		cfg.CacheBytes = 4 << 20
@@ -150,15 +151,9 @@ func (db *DB) open(ctx context.Context) (err error) {
 	} else if _, err := os.Stat(db.cfg.Path); errors.Is(err, fs.ErrNotExist) {
 		return &posthaste.Error{Code: posthaste.CodeNotFound, Message: "there is no such file", Hint: "give the path of an existing database, or start the server to make it", Err: err}
 	}
-	conns := make([]*conn, 0, db.cfg.Readers)
-	for range db.cfg.Readers {
-		c, err := db.openReader()
-		if err != nil {
-			return errors.Join(err, newPool(conns).close())
-		}
-		conns = append(conns, c)
+	if db.readers, err = db.openReaders(db.cfg.Readers); err != nil {
+		return err
 	}
-	db.pool = newPool(conns)
 	if db.writer != nil {
 		db.ckpt, err = startCheckpointer(db)
 	}
@@ -235,9 +230,7 @@ func (db *DB) release() error {
 	if db.ckpt != nil {
 		errs = append(errs, db.ckpt.close())
 	}
-	if db.pool != nil {
-		errs = append(errs, db.pool.close())
-	}
+	errs = append(errs, db.readers.close())
 	if db.writer != nil {
 		errs = append(errs, db.writer.close())
 	}
@@ -271,9 +264,14 @@ func (db *DB) write(ctx context.Context, doing string, f func(*conn) error) erro
 	})
 }
 
-// read runs f on a reading connection.
+// read runs f on a reading connection of the API.
 func (db *DB) read(ctx context.Context, doing string, f func(*conn) error) error {
-	return db.call(ctx, doing, func(ctx context.Context) error { return db.pool.do(ctx, f) })
+	return db.readOn(ctx, db.side, doing, f)
+}
+
+// readOn runs f on a reading connection of a pool.
+func (db *DB) readOn(ctx context.Context, on *pool, doing string, f func(*conn) error) error {
+	return db.call(ctx, doing, func(ctx context.Context) error { return on.do(ctx, f) })
 }
 
 // call runs f with a deadline, unless the database is closed.

@@ -99,7 +99,7 @@ WHERE id >= ?1 AND id < ?2 AND owner = ?3 AND state = 0 ORDER BY id`
 // Owned implements store.Replicas.
 func (db *DB) Owned(ctx context.Context, p store.OwnedParams) ([]store.Lease, error) {
 	var out []store.Lease
-	err := db.read(ctx, "list owned deliveries", func(c *conn) error {
+	err := db.readOn(ctx, db.vital, "list owned deliveries", func(c *conn) error {
 		for r, err := range c.rows(sqlOwned, p.From, p.To, p.Epoch) {
 			if err != nil {
 				return err
@@ -117,7 +117,7 @@ WHERE (endpoint, due_at, delivery) > (?1, ?2, ?3) AND owner = ?4 ORDER BY endpoi
 // OwnedDue implements store.Replicas.
 func (db *DB) OwnedDue(ctx context.Context, p store.OwnedDueParams) ([]store.DueKey, error) {
 	var out []store.DueKey
-	err := db.read(ctx, "list owned due rows", func(c *conn) (err error) {
+	err := db.readOn(ctx, db.chores, "list owned due rows", func(c *conn) (err error) {
 		out, err = ownedDue(c, p.Epoch, p.After, p.Limit)
 		return err
 	})

@@ -87,7 +87,7 @@ func (db *DB) retainEvents(ctx context.Context, p store.RetainParams, horizon po
 	var out store.Retained
 	var finished []eventCursor
 	next, more := db.rounds.events, false
-	err := db.read(ctx, "look for events past their retention", func(c *conn) (err error) {
+	err := db.readOn(ctx, db.chores, "look for events past their retention", func(c *conn) (err error) {
 		finished, next, more, err = finishedEvents(c, next, horizon, p)
 		return err
 	})
@@ -241,7 +241,7 @@ func (db *DB) retainKeys(ctx context.Context, p store.RetainParams) (deleted int
 		return other
 	}
 	var old []keyCursor
-	err = db.read(ctx, "look for idempotency keys past their window", func(c *conn) error {
+	err = db.readOn(ctx, db.chores, "look for idempotency keys past their window", func(c *conn) error {
 		for r, err := range c.rows(sqlWalkKeys, at.key, at.namespace, at.tenant, limit*keysLooked) {
 			if err != nil {
 				return err

@@ -151,7 +151,7 @@ func (db *DB) SourceByUID(ctx context.Context, tenant store.TenantNo, uid string
 }
 
 func (db *DB) source(ctx context.Context, query string, args ...any) (out store.SourceRow, err error) {
-	err = db.read(ctx, "read source", func(c *conn) (err error) {
+	err = db.readOn(ctx, db.lookups, "read source", func(c *conn) (err error) {
 		out, err = readSource(c, query, args...)
 		return err
 	})

@@ -20,7 +20,7 @@ FROM deliveries d WHERE d.id >= ?1 AND d.id < ?2 ORDER BY d.id LIMIT ?3`
 func (db *DB) FindStranded(ctx context.Context, p store.FindStrandedParams) (store.Stranded, error) {
 	var out store.Stranded
 	var unlisted []posthaste.ID // dead, without a row in dead
-	err := db.read(ctx, "find stranded deliveries", func(c *conn) error {
+	err := db.readOn(ctx, db.chores, "find stranded deliveries", func(c *conn) error {
 		return c.snapshot(func() error {
 			living, err := livingEpochs(c)
 			if err != nil {

@@ -151,7 +151,7 @@ func (db *DB) TenantByNo(ctx context.Context, no store.TenantNo) (store.TenantRo
 }
 
 func (db *DB) tenant(ctx context.Context, query string, key any) (out store.TenantRow, err error) {
-	err = db.read(ctx, fmt.Sprintf("read tenant %v", key), func(c *conn) (err error) {
+	err = db.readOn(ctx, db.lookups, fmt.Sprintf("read tenant %v", key), func(c *conn) (err error) {
 		out, err = readTenant(c, query, key)
 		return err
 	})

@@ -17,7 +17,7 @@ const (
 // its cost is their number, not that of their rows.
 func (db *DB) DueEndpoints(ctx context.Context) ([]store.EndpointDue, error) {
 	var out []store.EndpointDue
-	err := db.read(ctx, "list endpoints with due work", func(c *conn) error {
+	err := db.readOn(ctx, db.chores, "list endpoints with due work", func(c *conn) error {
 		for e := (store.EndpointDue{}); ; {
 			found, err := c.get(sqlNextEndpoint, func(r row) { e.Endpoint = r.endpoint(0) }, e.Endpoint)
 			if err != nil || !found {
@@ -76,7 +76,7 @@ func (db *DB) EndExpired(ctx context.Context, p store.EndExpiredParams) (store.E
 	var out store.EndedExpired
 	p.After.Endpoint = p.Endpoint
 	expired := false
-	err := db.read(ctx, "look for expired deliveries", func(c *conn) error {
+	err := db.readOn(ctx, db.chores, "look for expired deliveries", func(c *conn) error {
 		page, err := readDue(c, p.After, forever, p.Limit)
 		for _, d := range page {
 			if d.stale || d.Epoch != 0 || d.ExpiresAt.IsZero() {
@@ -152,7 +152,7 @@ const sqlSetting = `SELECT value FROM settings WHERE name = ?1`
 // Setting implements store.Upkeep.
 func (db *DB) Setting(ctx context.Context, name string) ([]byte, error) {
 	var value []byte
-	err := db.read(ctx, "read setting "+name, func(c *conn) error {
+	err := db.readOn(ctx, db.lookups, "read setting "+name, func(c *conn) error {
 		found, err := c.get(sqlSetting, func(r row) { value = r.bytes(0) }, name)
 		if err == nil && !found {
 			err = store.ErrNotFound

@@ -12,7 +12,7 @@ import (
 // server may run beside it.
 func (db *DB) Verify(ctx context.Context, p store.VerifyParams) (store.Verified, error) {
 	var out store.Verified
-	err := db.read(ctx, "verify", func(c *conn) error {
+	err := db.readOn(ctx, db.chores, "verify", func(c *conn) error {
 		return c.snapshot(func() error {
 			v := verifier{conn: c, from: p.From}
 			err := v.run(p.Limit)

@@ -122,12 +122,14 @@ func TestInterruptedJob(t *testing.T) {
 	if _, err := db.Setting(t.Context(), "interrupted"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("the interrupted job: %v", err)
 	}
-	for range db.pool.size {
-		c := <-db.pool.free
-		if !c.AutocommitEnabled() {
-			t.Error("a reader is left in a transaction")
+	for _, p := range db.readers.all() {
+		for range p.size {
+			c := <-p.free
+			if !c.AutocommitEnabled() {
+				t.Error("a reader is left in a transaction")
+			}
+			defer func() { p.free <- c }()
 		}
-		defer func() { db.pool.free <- c }()
 	}
 }
 
