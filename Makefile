@@ -18,6 +18,9 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 # No symbol tables: a third of the size, and panics name their lines all the same.
 LDFLAGS := -s -w -X github.com/posthaste-dev/posthaste/internal/cli.version=$(VERSION)
 
+# The systems and processors that Posthaste supports. Tests run on Linux.
+PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
+
 # One package may take long (crash tests), but none this long.
 TEST_TIMEOUT ?= 30m
 FUZZTIME ?= 10s
@@ -54,8 +57,17 @@ check: ## all that CI checks: lint, build of every package, vet, tests
 	$(MAKE) lint
 	$(MAKE) build
 	go build ./...
+	$(MAKE) cross
 	go vet ./...
 	$(MAKE) test
+
+# Without optimization: it shows that the code builds, and takes half the time.
+.PHONY: cross
+cross: ## build every package for each supported system and processor
+	@for target in $(PLATFORMS); do \
+		echo "build for $$target"; \
+		GOOS=$${target%/*} GOARCH=$${target#*/} CGO_ENABLED=0 go build -gcflags='all=-N -l' ./... || exit 1; \
+	done
 
 .PHONY: bench
 bench: bin/pgtest build ## measure throughput and latency beside the bare minimum (bench/)

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command reference is the floor that an engine is measured against, not an
 // engine: it accepts an event over HTTP, commits one row for it (many events a
 // commit, synced to disk), answers 202 and forwards it once. It records no

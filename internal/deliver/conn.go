@@ -38,6 +38,15 @@ func newConn(c net.Conn, s *socket) *conn {
 	return &conn{Conn: c, socket: s, cutOff: func() { _ = c.SetDeadline(longAgo) }}
 }
 
+// SetDeadline sets the deadlines of reads and writes, and tells the socket, whose
+// poll may have to restore them.
+func (c *conn) SetDeadline(t time.Time) error {
+	if c.socket != nil {
+		c.socket.deadline = t
+	}
+	return c.Conn.SetDeadline(t)
+}
+
 // abort closes the connection below TLS, which would take its time to say
 // goodbye to a receiver that has stopped reading.
 func (c *conn) abort() {

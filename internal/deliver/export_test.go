@@ -52,3 +52,11 @@ func (i Idle) Close() { i.pool.close() }
 
 // MaxIdle is over all hosts.
 const MaxIdle = maxIdleConns
+
+// UsePortablePoll makes new connections receive as on systems without recv(2). Call
+// the returned function to undo it.
+func UsePortablePoll() (undo func()) {
+	system := newPoll
+	newPoll = func(s *socket) (poll, error) { return &portablePoll{s}, nil }
+	return func() { newPoll = system }
+}

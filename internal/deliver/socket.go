@@ -6,7 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
-	"syscall"
+	"time"
 )
 
 // socket is a TCP connection that can be looked at without waiting. TLS reads
@@ -17,21 +17,25 @@ import (
 // asks for more, then nothing is left over inside of it.
 type socket struct {
 	*net.TCPConn
-	raw syscall.RawConn
 
 	isPolling bool // Read does not wait
 	header    [recordHeaderBytes]byte
 	have      int // bytes of header
 	left      int // bytes of the record in hand that are still to come
 
-	// One receive without waiting: what it is told and what it tells. In fields,
-	// and the function made once, so that a look leaves no garbage.
-	receive func(fd uintptr) bool
-	buf     []byte
-	flags   int
-	n       int
-	err     error
+	poll     poll      // receives without waiting
+	deadline time.Time // of reads, for a poll that has to change it for a moment
 }
+
+// poll receives from a connection without waiting. errEmpty says that the other
+// side has sent nothing and has not closed the connection.
+type poll interface {
+	// receive reads into b. The next read returns the same bytes where peek is set
+	// and the system can do that.
+	receive(b []byte, peek bool) (int, error)
+}
+
+var errEmpty = errors.New("nothing has arrived")
 
 // recordHeaderBytes: type, version (2), length of what follows (2). RFC 8446,
 // section 5.1.
@@ -42,27 +46,12 @@ func newSocket(c net.Conn) (*socket, error) {
 	if !ok {
 		return nil, errors.New("not a TCP connection")
 	}
-	raw, err := tcp.SyscallConn()
-	if err != nil {
+	s := &socket{TCPConn: tcp}
+	var err error
+	if s.poll, err = newPoll(s); err != nil {
 		return nil, fmt.Errorf("reach the socket: %w", err)
 	}
-	s := &socket{TCPConn: tcp, raw: raw}
-	s.receive = func(fd uintptr) bool {
-		s.n, _, s.err = syscall.Recvfrom(int(fd), s.buf, s.flags|syscall.MSG_DONTWAIT)
-		return true // whatever came of it: false would wait
-	}
 	return s, nil
-}
-
-// tryReceive is recv(2) without waiting. The error of an empty socket is EAGAIN.
-func (s *socket) tryReceive(b []byte, flags int) (int, error) {
-	s.buf, s.flags = b, flags
-	err := s.raw.Read(s.receive)
-	s.buf = nil
-	if err != nil {
-		return 0, err
-	}
-	return max(s.n, 0), s.err
 }
 
 // isSilent reports whether the other side has neither sent anything nor closed
@@ -70,8 +59,8 @@ func (s *socket) tryReceive(b []byte, flags int) (int, error) {
 // it is not the connection's fault, and the others are as good.
 func (s *socket) isSilent() bool {
 	var one [1]byte
-	_, err := s.tryReceive(one[:], syscall.MSG_PEEK)
-	return errors.Is(err, syscall.EAGAIN) || errors.Is(err, os.ErrDeadlineExceeded)
+	_, err := s.poll.receive(one[:], true)
+	return errors.Is(err, errEmpty) || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 // isSilentAbove is isSilent for the connection that reads through s. A session
@@ -88,7 +77,7 @@ func (s *socket) isSilentAbove(tls net.Conn) bool {
 func (s *socket) Read(b []byte) (n int, err error) {
 	if !s.isPolling {
 		n, err = s.TCPConn.Read(b)
-	} else if n, err = s.tryReceive(b, 0); errors.Is(err, syscall.EAGAIN) {
+	} else if n, err = s.poll.receive(b, false); errors.Is(err, errEmpty) {
 		err = os.ErrDeadlineExceeded
 	} else if n == 0 && err == nil {
 		err = io.EOF

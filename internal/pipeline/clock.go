@@ -3,8 +3,6 @@ package pipeline
 import (
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // maxClockOffset is how far this machine's clock may be from the database's.
@@ -40,14 +38,3 @@ var processStart = time.Now()
 // uptime is a monotonic time that is cheap to read: for waits and averages. It
 // stands still while the machine sleeps; the beat's age needs sinceBoot.
 func uptime() time.Duration { return time.Since(processStart) }
-
-// sinceBoot is the time since the machine started, suspension included. Go's
-// monotonic clock stands still while a machine sleeps, which would make an old
-// heartbeat look fresh.
-func sinceBoot() time.Duration {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
-		panic("clock_gettime(CLOCK_BOOTTIME): " + err.Error()) // in Linux since 2.6.39
-	}
-	return time.Duration(ts.Nano())
-}

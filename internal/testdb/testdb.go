@@ -1,3 +1,5 @@
+//go:build unix
+
 // Package testdb gives each test databases of its own: a file for SQLite, a new
 // database in the shared test server for PostgreSQL, or a whole PostgreSQL
 // server for tests that stop and kill it. All of it is gone after the test.

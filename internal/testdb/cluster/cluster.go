@@ -1,3 +1,5 @@
+//go:build unix
+
 // Package cluster runs a private PostgreSQL server in a temporary folder, for
 // tests and measurements: initdb, start, stop, kill and start again on the same
 // port. It needs the server's binaries (version 15 or newer) and nothing else:

@@ -1,3 +1,5 @@
+//go:build unix
+
 // Command pgtest runs another command with a PostgreSQL server of its own: it
 // starts one, puts its URL into POSTHASTE_TEST_POSTGRES, runs the command, ends
 // the server, and exits as the command did.
