@@ -31,7 +31,7 @@ const (
 // requests that would meet a connection closed by the other side never do.
 const (
 	idleTimeout     = 60 * time.Second
-	maxIdleConns    = 4096 // over all hosts; bounds file descriptors
+	maxIdleConns    = 4096 // over all hosts; fewer where the limit of open files is low
 	maxIdlePerHost  = 512
 	keepAlivePeriod = 15 * time.Second
 )
@@ -135,7 +135,7 @@ func New(c Config) *Sender {
 		},
 	}
 	s.plain = dialer{net: net.Dialer{Resolver: resolver, KeepAlive: keepAlivePeriod, Control: s.guard.controlPlain}}
-	s.pool = newPool(cmp.Or(c.MaxIdleConnsPerHost, maxIdlePerHost))
+	s.pool = newPool(cmp.Or(c.MaxIdleConnsPerHost, maxIdlePerHost), descriptorsFor(openFileLimit()))
 	return s
 }
 
@@ -203,8 +203,10 @@ func (s *Sender) connect(ctx context.Context, to destination, p *progress) (*con
 	if to.plain {
 		d = &s.plain
 	}
+	s.pool.reserve()
 	c, err := d.dial(ctx, to.address, p)
 	if err != nil {
+		s.pool.release()
 		return nil, err
 	}
 	s.pool.add(to, c)

@@ -2,6 +2,7 @@ package deliver
 
 import (
 	"context"
+	"math"
 	"net"
 	"time"
 )
@@ -28,11 +29,24 @@ func (s *Sender) Exchange(t *Target, m *Message, over net.Conn) (r Result, isReu
 // Idle is the pool, for connections that a test makes up.
 type Idle struct{ pool *pool }
 
-func NewIdle(perHost int) Idle { return Idle{newPool(perHost)} }
+func NewIdle(perHost int) Idle { return Idle{newPool(perHost, math.MaxInt)} }
+
+// NewIdleWithin is NewIdle for a number of file descriptors.
+func NewIdleWithin(perHost, descriptors int) Idle { return Idle{newPool(perHost, descriptors)} }
+
+// Count is how many connections are idle.
+func (i Idle) Count() int { return i.pool.count }
+
+// Busy is how many attempts the pool counts.
+func (s *Sender) Busy() int { return s.pool.busy }
+
+// DescriptorsFor is what attempts and idle connections may hold under a limit of open files.
+var DescriptorsFor = descriptorsFor
 
 // Add takes in a new connection, as if an attempt on it had ended now.
 func (i Idle) Add(address string, c net.Conn) {
 	made := newConn(c, nil)
+	i.pool.reserve()
 	i.pool.add(destination{address: address}, made)
 	i.pool.give(made, time.Now())
 }

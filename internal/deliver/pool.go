@@ -14,10 +14,12 @@ type destination struct {
 // pool keeps the connections that wait for their next request. Whoever takes one
 // has it alone until it is given back or dropped.
 type pool struct {
-	perHost int
+	perHost     int
+	descriptors int // what attempts and idle connections may hold together
 
 	mu      sync.Mutex
 	hosts   map[destination]*host
+	busy    int   // attempts that use a connection, or make one
 	count   int   // of idle connections
 	oldest  *conn // the idle ones of all hosts, by when they became so
 	newest  *conn
@@ -36,8 +38,8 @@ type host struct {
 	open int
 }
 
-func newPool(perHost int) *pool {
-	return &pool{perHost: perHost, hosts: map[destination]*host{}}
+func newPool(perHost, descriptors int) *pool {
+	return &pool{perHost: perHost, descriptors: descriptors, hosts: map[destination]*host{}}
 }
 
 // take returns an idle connection, or nil. The newest goes first, so that those
@@ -55,11 +57,55 @@ func (p *pool) take(to destination) *conn {
 	h.idle[last] = nil
 	h.idle = h.idle[:last]
 	p.unlink(c)
+	p.busy++
 	c.isReused = true
 	return c
 }
 
-// add takes a new connection in, as one that is in use.
+// reserve makes room for a new connection: where attempts and idle connections
+// would hold too many descriptors, it closes idle ones, the oldest first. Call add
+// or release when the outcome of the dial is known.
+func (p *pool) reserve() {
+	p.mu.Lock()
+	p.busy++
+	surplus := p.removeSurplus()
+	p.mu.Unlock()
+	closeAll(surplus)
+}
+
+// release ends a reservation whose connection could not be made.
+func (p *pool) release() {
+	p.mu.Lock()
+	p.busy--
+	p.mu.Unlock()
+}
+
+// shed closes the older half of the idle connections: the system has no descriptor left.
+func (p *pool) shed() {
+	p.mu.Lock()
+	var surplus []*conn
+	for range (p.count + 1) / 2 {
+		surplus = append(surplus, p.removeOldest())
+	}
+	p.mu.Unlock()
+	closeAll(surplus)
+}
+
+// removeSurplus takes out the idle connections for which no descriptor is left.
+func (p *pool) removeSurplus() (surplus []*conn) {
+	for p.oldest != nil && (p.count > maxIdleConns || p.busy*descriptorsPerAttempt+p.count > p.descriptors) {
+		surplus = append(surplus, p.removeOldest())
+	}
+	return surplus
+}
+
+func closeAll(conns []*conn) {
+	for _, c := range conns {
+		c.Close()
+	}
+}
+
+// add takes a new connection in, as one that is in use. reserve made room for it.
 func (p *pool) add(to destination, c *conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,10 +128,6 @@ func (p *pool) give(c *conn, now time.Time) {
 		p.drop(c)
 		return
 	}
-	var surplus *conn
-	if p.count >= maxIdleConns {
-		surplus = p.removeOldest()
-	}
 	c.idleAt = now
 	h.idle = append(h.idle, c)
 	c.older, c.newer = p.newest, nil
@@ -96,13 +138,13 @@ func (p *pool) give(c *conn, now time.Time) {
 	}
 	p.newest = c
 	p.count++
+	p.busy--
+	surplus := p.removeSurplus()
 	if !p.isSet {
 		p.set(idleTimeout)
 	}
 	p.mu.Unlock()
-	if surplus != nil {
-		surplus.Close()
-	}
+	closeAll(surplus)
 }
 
 // drop closes a connection that was in use.
@@ -110,6 +152,7 @@ func (p *pool) drop(c *conn) {
 	c.abort()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.busy--
 	p.forget(c.host)
 }
 
@@ -167,9 +210,7 @@ func (p *pool) expire() {
 		p.set(idleTimeout - now.Sub(p.oldest.idleAt))
 	}
 	p.mu.Unlock()
-	for _, c := range expired {
-		c.Close()
-	}
+	closeAll(expired)
 }
 
 // close closes the idle connections, and those that attempts under way give back
@@ -186,7 +227,5 @@ func (p *pool) close() {
 		p.isSet = false
 	}
 	p.mu.Unlock()
-	for _, c := range idle {
-		c.Close()
-	}
+	closeAll(idle)
 }

@@ -45,7 +45,8 @@ type Config struct {
 	// Metrics are counted into. Default: new ones.
 	Metrics *telemetry.Metrics
 
-	// MaxInFlight is the number of attempts under way at once. Default: 512.
+	// MaxInFlight is the number of attempts under way at once. Default: 512. A low
+	// limit of open files lowers it: see [deliver.MaxAttempts].
 	MaxInFlight int
 
 	// Grace is how long Run may take to end once its context has ended: attempts under
@@ -92,6 +93,7 @@ func (c Config) withDefaults() Config {
 	if c.MaxInFlight <= 0 {
 		c.MaxInFlight = 512
 	}
+	c.MaxInFlight = min(c.MaxInFlight, deliver.MaxAttempts())
 	for _, d := range []struct {
 		value    *time.Duration
 		fallback time.Duration
