@@ -57,10 +57,10 @@ const acceptOrderedSQL = acceptHead + unlessStored + acceptMiddle + `(
 const acceptHead = `
 with ` + fenceSQL + `,
 moved as materialized (
-	select t.no, t.routing_version
-	from unnest($3::int4[], $4::int8[]) r (no, version) cross join lateral (
-		select no, routing_version from tenants where no = r.no limit 1) t
-	where t.routing_version > r.version),
+	select r.no, coalesce(t.routing_version, -1) as routing_version
+	from unnest($3::int4[], $4::int8[]) r (no, version) left join lateral (
+		select routing_version from tenants where no = r.no limit 1) t on true
+	where t.routing_version is distinct from r.version),
 batch as materialized (
 	select * from unnest($5::uuid[], $6::int4[], $7::int4[], $8::text[], $9::text[], $10::bytea[], $11::bytea[],
 		$12::bytea[], $13::bytea[], $14::bytea[], $15::bytea[], $16::uuid[], $17::uuid[], $18::bytea[],

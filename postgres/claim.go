@@ -63,12 +63,16 @@ dropped as (
 	delete from due where ctid = any (array (select hint from judged where not true_hint))
 	returning 1)`
 
-// newerSQL lists the tenants whose routing is newer than the caller's.
+// newerSQL lists the tenants whose routing is at another version than the caller's. A
+// rewound database is behind the caller.
 const newerSQL = `
-select t.no, t.routing_version
-from unnest($1::int4[], $2::int8[]) r (no, version) cross join lateral (
-	select no, routing_version from tenants where no = r.no limit 1) t
-where t.routing_version > r.version`
+select r.no, coalesce(t.routing_version, -1)
+from unnest($1::int4[], $2::int8[]) r (no, version) left join lateral (
+	select routing_version from tenants where no = r.no limit 1) t on true
+where t.routing_version is distinct from r.version`
+
+// routingSinceSQL lists the tenants that changed lately.
+const routingSinceSQL = `select no, routing_version from tenants where routing_version >= $1 order by routing_version`
 
 // Claim implements store.Delivery.
 func (db *DB) Claim(ctx context.Context, p store.ClaimParams) (store.Claimed, error) {
@@ -172,14 +176,18 @@ func (db *DB) claim(ctx context.Context, p store.ClaimParams, want []store.Claim
 
 func queueNewer(batch *pgx.Batch, known []store.TenantVersion, newer *[]store.TenantVersion) {
 	tenant, version := versionColumns(known)
-	batch.Queue(newerSQL, tenant, version).Query(func(rows pgx.Rows) error {
+	batch.Queue(newerSQL, tenant, version).Query(readNewer(newer))
+}
+
+func readNewer(newer *[]store.TenantVersion) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
 		var v store.TenantVersion
 		_, err := pgx.ForEachRow(rows, []any{(*int32)(&v.Tenant), &v.Version}, func() error {
 			*newer = append(*newer, v)
 			return nil
 		})
 		return err
-	})
+	}
 }
 
 // Events are looked up one by one from a list, in its order, and the list ends

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -27,15 +28,15 @@ const endpointColumns = `p.no, p.tenant, p.id, p.version, p.definition, p.paused
 // has misses nothing.
 const createEndpointSQL = `
 with routed as (
-	update tenants set routing_version = routing_version + 1 where no = $1 and deleted_at = 0
+	update tenants set routing_version = greatest(routing_version + 1, ` + clockSQL + `) where no = $1 and deleted_at = 0
 	returning routing_version),
 made as (
 	insert into endpoints (id, tenant, routing_version, paused, disabled, disabled_reason, created_at, updated_at, definition, uid, metadata)
 	select $2, $1, routing_version, $3, $4, $5, $6, $6, $7, $12, $13 from routed
-	returning no),
+	returning no, routing_version),
 versioned as (
-	insert into endpoint_versions (endpoint, version, created_at, definition)
-	select no, 1, $6, $7 from made),
+	insert into endpoint_versions (endpoint, version, created_at, definition, routing_version)
+	select no, 1, $6, $7, routing_version from made),
 secrets as (
 	insert into endpoint_secrets (endpoint, no, sealed, key_id, expires_at)
 	select made.no, s.no, s.sealed, s.key_id, s.expires_at
@@ -101,7 +102,7 @@ with present as materialized (
 	where tenant = $1 and id = $2 and version = $3 and deleted_at = 0
 	for update),
 routed as (
-	update tenants set routing_version = routing_version + 1
+	update tenants set routing_version = greatest(routing_version + 1, ` + clockSQL + `)
 	where no = $1 and exists (select from present)
 	returning routing_version),
 changed as (
@@ -109,10 +110,10 @@ changed as (
 	set version = p.version + 1, routing_version = r.routing_version, paused = $4, disabled = $5, disabled_reason = $6,
 		updated_at = $7, definition = $8, uid = $9, metadata = $10
 	from routed r, present c where p.no = c.no
-	returning p.no, p.version),
+	returning p.no, p.version, p.routing_version),
 versioned as (
-	insert into endpoint_versions (endpoint, version, created_at, definition)
-	select no, version, $7, $8 from changed)
+	insert into endpoint_versions (endpoint, version, created_at, definition, routing_version)
+	select no, version, $7, $8, routing_version from changed)
 select no from changed`
 
 // UpdateEndpoint implements store.Endpoints.
@@ -158,7 +159,7 @@ with present as materialized (
 	where tenant = $1 and id = $2 and deleted_at = 0 and ($4 = 0 or version = $4)
 	for update),
 routed as (
-	update tenants set routing_version = routing_version + 1
+	update tenants set routing_version = greatest(routing_version + 1, ` + clockSQL + `)
 	where no = $1 and exists (select from present)
 	returning routing_version)
 update endpoints p set version = p.version + 1, deleted_at = $3, updated_at = $3, routing_version = r.routing_version
@@ -269,29 +270,57 @@ func (db *DB) endpoints(ctx context.Context, on *pool, sql string, args ...any) 
 	})
 }
 
-// One statement, hence one snapshot. A tenant without changes is one row without
-// an endpoint.
-const routingSQL = `
-select t.routing_version, t.deleted_at, ` + endpointColumns + `
-from tenants t left join endpoints p on p.tenant = t.no and p.routing_version > $2
+// One statement, hence one snapshot. A tenant without endpoints to tell of is one row
+// without an endpoint. Living endpoints are read by number, changes by version; each
+// order has its index, so a page never walks over what an earlier one has read.
+const (
+	routingHead = `
+select t.routing_version, t.name, t.deleted_at, coalesce(m.no, 0), coalesce(m.version, 0), coalesce(p.routing_version, 0), t.routing_version = $2 or `
+	knownMark = `exists (select from endpoints k where k.no = $3 and k.tenant = $1 and k.version = $4 and k.routing_version = $2)
+	or exists (select from endpoint_versions k where k.endpoint = $3 and k.version = $4 and k.routing_version = $2)`
+	routingTail = `, ` + endpointColumns + `
+from tenants t
+left join lateral (
+	select m.no, m.version from endpoints m
+	where m.tenant = t.no and m.routing_version = t.routing_version order by m.no limit 1) m on true
+left join lateral (
+	select * from endpoints p where p.tenant = t.no and `
+	livingRoutingSQL = routingHead + `true or $3::int4 = $4::int4` + routingTail + `p.deleted_at = 0 and p.no > $6 and $5::int8 = 0
+	order by p.no limit $7) p on true
 where t.no = $1
 order by p.no`
+	changedRoutingSQL = routingHead + knownMark + routingTail + `(p.routing_version, p.no) > ($5, $6)
+	order by p.routing_version, p.no limit $7) p on true
+where t.no = $1
+order by p.routing_version, p.no`
+)
 
 // Routing implements store.Endpoints.
-func (db *DB) Routing(ctx context.Context, tenant store.TenantNo, since int64) (store.Routing, error) {
+func (db *DB) Routing(ctx context.Context, p store.RoutingParams) (store.Routing, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
+	sql, after := livingRoutingSQL, p.After
+	if p.Since != (store.RoutingMark{}) {
+		sql, after.Version = changedRoutingSQL, max(after.Version, p.Since.Version)
+		if p.After == (store.RoutingCursor{}) {
+			after.Endpoint = math.MaxInt32 // all that the mark's own change stamped is known
+		}
+	}
 	var routing store.Routing
-	found, deleted := false, int64(0)
-	rows, err := db.lookups.Query(ctx, routingSQL, int32(tenant), since)
+	found, known, deleted, stamped := false, false, int64(0), int64(0)
+	mark := &routing.Mark
+	rows, err := db.lookups.Query(ctx, sql, int32(p.Tenant), p.Since.Version, int32(p.Since.Endpoint), p.Since.EndpointVersion,
+		after.Version, int32(after.Endpoint), p.Limit)
 	if err == nil {
 		var e endpointScan
-		_, err = pgx.ForEachRow(rows, append([]any{&routing.Version, &deleted}, e.targets()...), func() error {
+		targets := []any{&mark.Version, &routing.Name, &deleted, (*int32)(&mark.Endpoint), &mark.EndpointVersion, &stamped, &known}
+		_, err = pgx.ForEachRow(rows, append(targets, e.targets()...), func() error {
 			found, routing.DeletedAt = true, timeAt(deleted)
-			if e.no == nil {
+			if e.no == nil || !known {
 				return nil
 			}
 			routing.Endpoints = append(routing.Endpoints, e.row())
+			routing.Next = store.RoutingCursor{Version: stamped, Endpoint: store.EndpointNo(*e.no)}
 			return nil
 		})
 	}
@@ -300,6 +329,12 @@ func (db *DB) Routing(ctx context.Context, tenant store.TenantNo, since int64) (
 	}
 	if err != nil {
 		return store.Routing{}, fail("load the routing of a tenant", err)
+	}
+	routing.Unknown = !known
+	if len(routing.Endpoints) < p.Limit {
+		routing.Next = store.RoutingCursor{}
+	} else if p.Since == (store.RoutingMark{}) {
+		routing.Next.Version = 0
 	}
 	return routing, nil
 }

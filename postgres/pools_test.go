@@ -59,7 +59,7 @@ func TestABusyPoolHoldsUpNoOtherKindOfWork(t *testing.T) {
 			return err
 		},
 		"routing": func(ctx context.Context) error {
-			_, err := w.db.Routing(ctx, 1, -1)
+			_, err := w.db.Routing(ctx, store.RoutingParams{Tenant: 1, Limit: 1})
 			return err
 		},
 		"look": func(ctx context.Context) error {

@@ -111,6 +111,9 @@ func (db *DB) Beat(ctx context.Context, p store.BeatParams) (store.Beat, error) 
 	if len(p.Tenants) > 0 {
 		queueNewer(batch, p.Tenants, &beat.Newer)
 	}
+	if p.RoutingSince > 0 {
+		batch.Queue(routingSinceSQL, p.RoutingSince).Query(readNewer(&beat.Newer))
+	}
 	if !p.Gates.IsZero() {
 		batch.Queue(changedGatesSQL, micros(p.Gates.Add(-changedAgain))).Query(func(rows pgx.Rows) error {
 			return readGates(rows, &beat.Gates)

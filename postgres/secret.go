@@ -18,17 +18,17 @@ with present as materialized (
 	where tenant = $1 and id = $2 and version = $3 and deleted_at = 0
 	for update),
 routed as (
-	update tenants set routing_version = routing_version + 1
+	update tenants set routing_version = greatest(routing_version + 1, ` + clockSQL + `)
 	where no = $1 and exists (select from present)
 	returning routing_version),
 changed as (
 	update endpoints p
 	set version = p.version + 1, routing_version = r.routing_version, updated_at = $4
 	from routed r, present c where p.no = c.no
-	returning p.no, p.version, p.definition),
+	returning p.no, p.version, p.definition, p.routing_version),
 versioned as (
-	insert into endpoint_versions (endpoint, version, created_at, definition)
-	select no, version, $4, definition from changed),
+	insert into endpoint_versions (endpoint, version, created_at, definition, routing_version)
+	select no, version, $4, definition, routing_version from changed),
 dropped as (
 	delete from endpoint_secrets s using changed c
 	where s.endpoint = c.no and (least(nullif(s.expires_at, 0), $5) <= $4)),

@@ -81,7 +81,7 @@ func (db *DB) whyTenantUnchanged(ctx context.Context, no store.TenantNo) error {
 const (
 	lockEndpointsSQL = `select no from endpoints where tenant = $1 and deleted_at = 0 order by no for update`
 	deleteTenantSQL  = `
-update tenants set deleted_at = $2, updated_at = $2, version = version + 1, routing_version = routing_version + 1
+update tenants set deleted_at = $2, updated_at = $2, version = version + 1, routing_version = greatest(routing_version + 1, ` + clockSQL + `)
 where no = $1 and deleted_at = 0 and ($3 = 0 or version = $3)`
 	deleteEndpointsSQL = `
 update endpoints p set version = p.version + 1, deleted_at = $2, updated_at = $2, routing_version = t.routing_version

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/posthaste-dev/posthaste"
@@ -18,7 +17,7 @@ func (db *DB) Accept(ctx context.Context, p store.AcceptParams) (store.Accepted,
 		if err := db.fence(c, p.Epoch); err != nil {
 			return err
 		}
-		if out.Stale, err = staleRouting(c, p.Routing); err != nil || out.Stale != nil {
+		if out.Stale, err = newerRouting(c, p.Routing); err != nil || out.Stale != nil {
 			return err
 		}
 		out.Events = make([]store.AcceptedEvent, len(p.Events))
@@ -60,25 +59,6 @@ func (db *DB) fence(c *conn, epoch store.Epoch) error {
 }
 
 const sqlRoutingVersion = `SELECT routing_version FROM tenants WHERE no = ?1`
-
-// staleRouting returns the present versions of those tenants that are at
-// another version than the caller's.
-func staleRouting(c *conn, seen []store.TenantVersion) (stale []store.TenantVersion, err error) {
-	for _, v := range seen {
-		now := v
-		found, err := c.get(sqlRoutingVersion, func(r row) { now.Version = r.ColumnInt64(0) }, v.Tenant)
-		if err == nil && !found {
-			err = fmt.Errorf("tenant %d: %w", v.Tenant, store.ErrNotFound)
-		}
-		if err != nil {
-			return nil, err
-		}
-		if now.Version != v.Version {
-			stale = append(stale, now)
-		}
-	}
-	return stale, nil
-}
 
 const sqlLivingLeases = `SELECT id, tenant, endpoint, owner, attempts, failures, due_at, expires_at FROM deliveries
 WHERE id > ?1 AND id <= ?2 AND state = 0 AND owner = ?3 ORDER BY id`

@@ -40,14 +40,17 @@ func (db *DB) Claim(ctx context.Context, p store.ClaimParams) (store.Claimed, er
 	return out, nil
 }
 
-// newerRouting returns the present versions of those tenants that have moved on.
+const sqlRoutingSince = `SELECT no, routing_version FROM tenants WHERE routing_version >= ?1 ORDER BY routing_version`
+
+// newerRouting returns the present versions of those tenants that are at another one than
+// the caller's.
 func newerRouting(c *conn, seen []store.TenantVersion) (newer []store.TenantVersion, err error) {
 	for _, v := range seen {
-		now := v
+		now := store.TenantVersion{Tenant: v.Tenant, Version: store.NoVersion}
 		if _, err := c.get(sqlRoutingVersion, func(r row) { now.Version = r.ColumnInt64(0) }, v.Tenant); err != nil {
 			return nil, err
 		}
-		if now.Version > v.Version {
+		if now.Version != v.Version {
 			newer = append(newer, now)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/posthaste-dev/posthaste"
 	"github.com/posthaste-dev/posthaste/internal/store"
@@ -15,7 +16,7 @@ const (
 	sqlInsertEndpoint = `INSERT INTO endpoints (tenant, id, version, definition, paused, disabled, disabled_reason, created_at, updated_at, routing_version, uid, metadata)
 VALUES (?1, ?2, 1, ?3, ?4, ?5, ?6, ?7, ?7, ?8, ?9, ?10) ON CONFLICT DO NOTHING`
 	sqlInsertSecret  = `INSERT INTO endpoint_secrets (endpoint, no, sealed, key_id, expires_at) VALUES (?1, ?2, ?3, ?4, ?5)`
-	sqlInsertVersion = `INSERT INTO endpoint_versions (endpoint, version, definition) VALUES (?1, ?2, ?3)`
+	sqlInsertVersion = `INSERT INTO endpoint_versions (endpoint, version, definition, routing_version) VALUES (?1, ?2, ?3, ?4)`
 )
 
 // CreateEndpoint implements store.Endpoints.
@@ -26,7 +27,7 @@ func (db *DB) CreateEndpoint(ctx context.Context, p store.CreateEndpointParams) 
 	}
 	var out store.EndpointRow
 	err = db.write(ctx, "create endpoint", func(c *conn) error {
-		routing, err := raiseRouting(c, p.Tenant)
+		routing, err := db.raiseRouting(c, p.Tenant)
 		if err != nil {
 			return err
 		}
@@ -42,7 +43,7 @@ func (db *DB) CreateEndpoint(ctx context.Context, p store.CreateEndpointParams) 
 			return err
 		}
 		no := store.EndpointNo(c.LastInsertRowID())
-		if _, err := c.exec(sqlInsertVersion, no, 1, definition); err != nil {
+		if _, err := c.exec(sqlInsertVersion, no, 1, definition, routing); err != nil {
 			return err
 		}
 		for _, s := range p.Secrets {
@@ -105,14 +106,14 @@ func (db *DB) UpdateEndpoint(ctx context.Context, p store.UpdateEndpointParams) 
 		if err := freeUID(c, sqlTakenUID, e.UID, p.Tenant, old.No); err != nil {
 			return err
 		}
-		routing, err := raiseRouting(c, p.Tenant)
+		routing, err := db.raiseRouting(c, p.Tenant)
 		if err != nil {
 			return err
 		}
 		if _, err := c.exec(sqlUpdateEndpoint, old.No, definition, e.Paused, e.Disabled, e.DisabledReason, e.UpdatedAt, routing, e.UID, metadata); err != nil {
 			return err
 		}
-		if _, err := c.exec(sqlInsertVersion, old.No, old.Version+1, definition); err != nil {
+		if _, err := c.exec(sqlInsertVersion, old.No, old.Version+1, definition, routing); err != nil {
 			return err
 		}
 		out, err = readEndpoint(c, sqlEndpointByNo, old.No)
@@ -133,7 +134,7 @@ func (db *DB) DeleteEndpoint(ctx context.Context, p store.DeleteEndpointParams) 
 		if err != nil {
 			return err
 		}
-		routing, err := raiseRouting(c, p.Tenant)
+		routing, err := db.raiseRouting(c, p.Tenant)
 		if err != nil {
 			return err
 		}
@@ -255,22 +256,73 @@ func below(cursor posthaste.ID) posthaste.ID {
 	return cursor
 }
 
-const sqlChangedEndpoints = endpointColumns + `WHERE tenant = ?1 AND routing_version > ?2 ORDER BY routing_version`
+const (
+	sqlLivingRouting  = endpointColumns + `WHERE tenant = ?1 AND deleted_at = 0 AND no > ?2 ORDER BY no LIMIT ?3`
+	sqlChangedRouting = endpointColumns + `WHERE tenant = ?1 AND (routing_version, no) > (?2, ?3) ORDER BY routing_version, no LIMIT ?4`
+	sqlStamped        = `SELECT no, version FROM endpoints WHERE tenant = ?1 AND routing_version = ?2 ORDER BY no LIMIT 1`
+	sqlStampOf        = `SELECT routing_version FROM endpoints WHERE no = ?1`
+	sqlKnownStamp     = `SELECT 1 WHERE EXISTS (SELECT 1 FROM endpoints WHERE no = ?2 AND tenant = ?1 AND version = ?3 AND routing_version = ?4)
+OR EXISTS (SELECT 1 FROM endpoint_versions WHERE endpoint = ?2 AND version = ?3 AND routing_version = ?4)`
+)
 
-// Routing implements store.Endpoints.
-func (db *DB) Routing(ctx context.Context, tenant store.TenantNo, since int64) (store.Routing, error) {
+// Routing implements store.Endpoints. Each of its two orders has an index, so a page
+// never walks over what an earlier one has read.
+func (db *DB) Routing(ctx context.Context, p store.RoutingParams) (store.Routing, error) {
 	var out store.Routing
 	err := db.readOn(ctx, db.lookups, "read routing", func(c *conn) error {
-		return c.snapshot(func() error {
-			owner, err := readTenant(c, sqlTenantByNo, tenant)
-			if err != nil {
-				return fmt.Errorf("tenant %d: %w", tenant, err)
-			}
-			out.Version, out.DeletedAt = owner.RoutingVersion, owner.DeletedAt
-			out.Endpoints, err = readEndpoints(c, sqlChangedEndpoints, tenant, since)
+		return c.snapshot(func() (err error) {
+			out, err = readRouting(c, p)
 			return err
 		})
 	})
+	if err != nil {
+		return store.Routing{}, err
+	}
+	return out, nil
+}
+
+func readRouting(c *conn, p store.RoutingParams) (out store.Routing, err error) {
+	owner, err := readTenant(c, sqlTenantByNo, p.Tenant)
+	if err != nil {
+		return out, fmt.Errorf("tenant %d: %w", p.Tenant, err)
+	}
+	out.Mark.Version, out.Name, out.DeletedAt = owner.RoutingVersion, owner.Name, owner.DeletedAt
+	_, err = c.get(sqlStamped, func(r row) {
+		out.Mark.Endpoint, out.Mark.EndpointVersion = r.endpoint(0), r.ColumnInt(1)
+	}, p.Tenant, owner.RoutingVersion)
+	if err != nil {
+		return out, err
+	}
+	whole := p.Since == (store.RoutingMark{})
+	switch {
+	case whole:
+		out.Endpoints, err = readEndpoints(c, sqlLivingRouting, p.Tenant, p.After.Endpoint, p.Limit)
+	case p.Since.Version != owner.RoutingVersion:
+		known, err := c.get(sqlKnownStamp, func(row) {}, p.Tenant, p.Since.Endpoint, p.Since.EndpointVersion, p.Since.Version)
+		if err != nil || !known {
+			out.Unknown = true
+			return out, err
+		}
+	}
+	if err != nil {
+		return out, err
+	}
+	if !whole {
+		after := p.After
+		if after == (store.RoutingCursor{}) { // all that the mark's own change stamped is known
+			after = store.RoutingCursor{Version: p.Since.Version, Endpoint: math.MaxInt32}
+		}
+		if out.Endpoints, err = readEndpoints(c, sqlChangedRouting, p.Tenant, after.Version, after.Endpoint, p.Limit); err != nil {
+			return out, err
+		}
+	}
+	if len(out.Endpoints) < p.Limit {
+		return out, nil
+	}
+	out.Next.Endpoint = out.Endpoints[len(out.Endpoints)-1].No
+	if !whole {
+		_, err = c.get(sqlStampOf, func(r row) { out.Next.Version = r.ColumnInt64(0) }, out.Next.Endpoint)
+	}
 	return out, err
 }
 

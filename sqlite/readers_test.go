@@ -30,7 +30,7 @@ func TestBusyReadersHoldUpNoOtherKindOfWork(t *testing.T) {
 			return err
 		},
 		"routing": func(ctx context.Context) error {
-			_, err := db.Routing(ctx, 1, -1)
+			_, err := db.Routing(ctx, store.RoutingParams{Tenant: 1, Limit: 1})
 			return err
 		},
 		"look": func(ctx context.Context) error {

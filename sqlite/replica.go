@@ -81,8 +81,19 @@ func (db *DB) Beat(ctx context.Context, p store.BeatParams) (store.Beat, error) 
 				Epoch: r.epoch(0), Name: r.ColumnText(1), Busy: r.ColumnInt(2) == 1, BeatAt: r.at(3), LowWater: r.id(4), Delivers: r.ColumnInt(5) == 1,
 			})
 		}
-		if out.Newer, err = newerRouting(c, p.Tenants); err != nil || p.Gates.IsZero() {
+		if out.Newer, err = newerRouting(c, p.Tenants); err != nil {
 			return err
+		}
+		if p.RoutingSince > 0 {
+			for r, err := range c.rows(sqlRoutingSince, p.RoutingSince) {
+				if err != nil {
+					return err
+				}
+				out.Newer = append(out.Newer, store.TenantVersion{Tenant: r.tenant(0), Version: r.ColumnInt64(1)})
+			}
+		}
+		if p.Gates.IsZero() {
+			return nil
 		}
 		out.Gates, err = listGates(c, sqlChangedGates, p.Gates.Add(-changedAgain))
 		return err

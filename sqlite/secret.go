@@ -11,7 +11,7 @@ const (
 	sqlDropExpired   = `DELETE FROM endpoint_secrets WHERE endpoint = ?1 AND expires_at <> 0 AND expires_at <= ?2`
 	sqlExpireSecrets = `UPDATE endpoint_secrets SET expires_at = ?2 WHERE endpoint = ?1 AND (expires_at = 0 OR expires_at > ?2)`
 	sqlRotated       = `UPDATE endpoints SET version = version + 1, updated_at = ?2, routing_version = ?3 WHERE no = ?1`
-	sqlCopyVersion   = `INSERT INTO endpoint_versions (endpoint, version, definition) SELECT no, version, definition FROM endpoints WHERE no = ?1`
+	sqlCopyVersion   = `INSERT INTO endpoint_versions (endpoint, version, definition, routing_version) SELECT no, version, definition, routing_version FROM endpoints WHERE no = ?1`
 )
 
 // RotateSecret implements store.Endpoints.
@@ -22,7 +22,7 @@ func (db *DB) RotateSecret(ctx context.Context, p store.RotateSecretParams) (sto
 		if err != nil {
 			return err
 		}
-		routing, err := raiseRouting(c, p.Tenant)
+		routing, err := db.raiseRouting(c, p.Tenant)
 		if err != nil {
 			return err
 		}

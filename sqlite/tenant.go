@@ -114,7 +114,7 @@ func (db *DB) DeleteTenant(ctx context.Context, p store.DeleteTenantParams) erro
 		if _, err := tenantAt(c, p.No, p.FromVersion); err != nil {
 			return err
 		}
-		routing, err := raiseRouting(c, p.No)
+		routing, err := db.raiseRouting(c, p.No)
 		if err != nil {
 			return err
 		}
@@ -216,11 +216,12 @@ func (db *DB) ListTenants(ctx context.Context, p store.ListTenantsParams) ([]sto
 	return out, err
 }
 
-const sqlRaiseRouting = `UPDATE tenants SET routing_version = routing_version + 1 WHERE no = ?1 AND deleted_at = 0`
+const sqlRaiseRouting = `UPDATE tenants SET routing_version = max(routing_version + 1, ?2) WHERE no = ?1 AND deleted_at = 0`
 
-// raiseRouting raises the routing version of a living tenant and returns the new one.
-func raiseRouting(c *conn, tenant store.TenantNo) (version int64, err error) {
-	n, err := c.exec(sqlRaiseRouting, tenant)
+// raiseRouting raises the routing version of a living tenant, to the time at least, and
+// returns the new one.
+func (db *DB) raiseRouting(c *conn, tenant store.TenantNo) (version int64, err error) {
+	n, err := c.exec(sqlRaiseRouting, tenant, db.now())
 	if err == nil && n == 0 {
 		err = fmt.Errorf("tenant %d: %w", tenant, store.ErrNotFound)
 	}

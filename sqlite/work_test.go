@@ -33,11 +33,11 @@ func newWork(t testing.TB, db *DB) *work {
 	if err != nil {
 		t.Fatal(err)
 	}
-	routing, err := db.Routing(t.Context(), 1, 0)
+	routing, err := db.Routing(t.Context(), store.RoutingParams{Tenant: 1, Limit: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.routing = []store.TenantVersion{{Tenant: 1, Version: routing.Version}}
+	w.routing = []store.TenantVersion{{Tenant: 1, Version: routing.Mark.Version}}
 	return w
 }
 

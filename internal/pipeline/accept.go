@@ -38,7 +38,9 @@ func (p *Pipeline) runAccept(ctx context.Context) {
 		case first := <-p.submissions:
 			runtime.Gosched()
 			batch = p.collect(append(batch[:0], first...))
-			p.commit(ctx, batch, unstored)
+			for _, part := range byFate(batch) {
+				p.commit(ctx, part, part[0].fate)
+			}
 		case <-ctx.Done():
 			return
 		}
@@ -86,7 +88,10 @@ func (p *Pipeline) commit(ctx context.Context, batch []*submission, fate fate) {
 		if batch = p.outOfPatience(ctx, batch, fate, err); len(batch) == 0 {
 			return
 		}
-		batch = p.prepare(ctx, batch, fate)
+		if batch = p.leaveUnloaded(batch, fate); len(batch) == 0 {
+			return
+		}
+		batch = p.prepare(batch, fate)
 		if len(batch) == 0 {
 			return
 		}
@@ -108,7 +113,7 @@ func (p *Pipeline) commit(ctx context.Context, batch []*submission, fate fate) {
 			p.accepted(batch, params, got)
 			return
 		case err == nil:
-			err = p.routing.refresh(ctx, got.Stale)
+			batch = p.leaveStale(batch, got.Stale, fate)
 		case errors.Is(err, store.ErrFenced):
 			err = p.renew(ctx)
 		case errors.Is(err, store.ErrUnavailable):
@@ -176,12 +181,12 @@ func (p *Pipeline) giveUp(batch []*submission, f fate, err error) {
 // mints ids on the first run, and sorts the batch by key. A submission that names
 // unknown endpoints, or whose tenant is deleted, is answered and left out, unless
 // an earlier run may have stored it: then that run's answer is what counts.
-func (p *Pipeline) prepare(ctx context.Context, batch []*submission, f fate) []*submission {
+func (p *Pipeline) prepare(batch []*submission, f fate) []*submission {
 	now := p.clock.Now()
 	keep := batch[:0]
 	for _, s := range batch {
 		p.unreserve(s)
-		targets, err := p.targetsOf(ctx, s)
+		targets, err := p.targetsOf(s)
 		switch {
 		case err == nil:
 			s.targets = targets
@@ -211,27 +216,25 @@ func (p *Pipeline) prepare(ctx context.Context, batch []*submission, f fate) []*
 	return keep
 }
 
-// targetsOf returns the endpoints of a submission by the routing in memory.
-func (p *Pipeline) targetsOf(ctx context.Context, s *submission) ([]*endpoint, error) {
-	routes, err := p.routing.ensure(ctx, s.Tenant.No)
-	if err != nil {
-		return nil, unavailable(err)
+// targetsOf returns the endpoints of a submission by the routing in memory. It does not
+// wait: the committer serves all tenants.
+func (p *Pipeline) targetsOf(s *submission) ([]*endpoint, error) {
+	own, every := p.routing.of(s.Tenant.No), p.routing.of(store.EveryTenant)
+	switch {
+	case own == nil || every == nil: // forgotten since they were loaded
+		return nil, unavailable(errStillLoading)
+	case own.name != s.Tenant.Name: // the database was rewound, and the number is another tenant's
+		return nil, unavailable(errAnotherTenant)
 	}
-	if !routes.deletedAt.IsZero() {
+	m := own.match(every, s.Submission)
+	if !m.tenantDeletedAt.IsZero() {
 		return nil, errTenantDeleted
 	}
-	every, err := p.routing.ensure(ctx, store.EveryTenant)
-	if err != nil {
-		return nil, unavailable(err)
-	}
-	everyVersion := every.version
-	if s.Tenant.Name == posthaste.TenantOperator { // a handler that fails must not be told of itself
-		every = noRoutes
-	}
-	s.matched = [2]store.TenantVersion{{Tenant: store.EveryTenant, Version: everyVersion}, {Tenant: s.Tenant.No, Version: routes.version}}
-	targets, problems := routes.match(every, s.Submission)
-	return targets, posthaste.Invalid(problems)
+	s.matched = [2]store.TenantVersion{{Tenant: store.EveryTenant, Version: m.every}, {Tenant: s.Tenant.No, Version: m.version}}
+	return m.targets, posthaste.Invalid(m.problems)
 }
+
+var errAnotherTenant = errors.New("the tenant's number is another tenant's now")
 
 // reserve decides for each delivery whether it is born leased, which needs room
 // in its lane, or born due.

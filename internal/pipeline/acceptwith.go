@@ -56,7 +56,11 @@ func (p *Pipeline) AcceptWith(ctx context.Context, in []Submission, commit Commi
 }
 
 func (p *Pipeline) commitWith(ctx context.Context, group []*submission, commit Commit) {
-	if err := p.awake(ctx); err != nil {
+	err := p.awake(ctx)
+	if err == nil {
+		err = p.ensureRouting(ctx, group)
+	}
+	if err != nil {
 		p.refuse(group, "unavailable", unavailable(err))
 		return
 	}
@@ -66,7 +70,7 @@ func (p *Pipeline) commitWith(ctx context.Context, group []*submission, commit C
 	}
 	batch := slices.Clone(group)
 	for round := 0; len(batch) > 0; round++ {
-		batch = p.fitTogether(p.prepare(ctx, batch, unstored), places)
+		batch = p.fitTogether(p.prepare(batch, unstored), places)
 		if len(batch) == 0 {
 			break
 		}
@@ -110,7 +114,9 @@ func (p *Pipeline) tryCommit(
 		p.accepted(batch, params, got)
 		return true, nil
 	case err == nil:
-		err = p.routing.refresh(ctx, got.Stale)
+		call, cancel := context.WithTimeout(ctx, acceptTimeout)
+		err = p.routing.refresh(call, got.Stale)
+		cancel()
 	case errors.Is(err, store.ErrFenced):
 		err = p.renew(ctx)
 	case errors.Is(err, store.ErrUnavailable):

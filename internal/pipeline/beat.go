@@ -101,9 +101,7 @@ func (p *Pipeline) beat(ctx context.Context) error {
 		return err
 	}
 	p.clock.observe(beat.Now, asked, time.Now())
-	if err := p.routing.refresh(ctx, beat.Newer); err != nil {
-		return err
-	}
+	p.routing.beaten(beat.Now, beat.Newer)
 	p.life.alivened(params.Epoch, began, low)
 	p.lookAround(ctx, beat.Replicas)
 	p.learnGates(beat.Gates)

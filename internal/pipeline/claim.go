@@ -31,8 +31,13 @@ func (p *Pipeline) want(ctx context.Context, ready []store.EndpointNo) (out []st
 			break
 		}
 		from := p.agenda.from(no) // before the endpoint is judged: what is noted after it counts
-		e, err := p.routing.endpoint(ctx, no)
+		e, err := p.routing.endpointSoon(ctx, no)
 		switch {
+		case errors.Is(err, errStillLoading):
+			now := p.clock.Now()
+			p.agenda.drop(no)
+			p.agenda.note(no, now.Add(time.Second), now)
+			continue
 		case err != nil: // perhaps of this one alone: it must not hold up the others
 			if ctx.Err() == nil {
 				p.log.WarnContext(ctx, "an endpoint with due work could not be loaded", "endpoint", no, "err", err)
@@ -92,9 +97,7 @@ func (p *Pipeline) claim(ctx context.Context, wants []store.ClaimWant) error {
 		p.claimLost()
 		return err
 	}
-	if err := p.routing.refresh(ctx, got.Newer); err != nil {
-		p.log.WarnContext(ctx, "claim: newer endpoints not loaded; the heartbeat will", "err", err)
-	}
+	p.refreshBriefly(ctx, got.Newer)
 	p.learnGates(got.Shut) // those gave nothing
 	count, last := map[store.EndpointNo]int{}, map[store.EndpointNo]time.Time{}
 	for _, l := range got.Leases {

@@ -149,18 +149,13 @@ func (p *Pipeline) DeleteEndpoint(ctx context.Context, tenant store.TenantRow, i
 // reload puts a change of this replica in force here at once. The change is
 // stored; if it can't be read back now, accepts and the heartbeat will.
 func (p *Pipeline) reload(ctx context.Context, tenant store.TenantNo) {
-	want := store.TenantVersion{Tenant: tenant, Version: -1}
-	if known := p.routing.of(tenant); known != nil {
-		want.Version = known.version + 1
-	}
-	if _, err := p.routing.load(ctx, want); err != nil {
+	if err := p.routing.sync(ctx, tenant); err != nil {
 		p.log.WarnContext(ctx, "a change is stored, and not in force here yet", "err", err)
 	}
 }
 
-// prepareEndpoint makes what an attempt needs of a stored endpoint: secrets
-// opened, targets parsed, statuses compiled. An endpoint that can't be prepared
-// stays, and its attempts fail with the reason.
+// prepareEndpoint makes the endpoint in memory of a stored one. An endpoint that can't
+// be read stays, and its deliveries wait.
 func (p *Pipeline) prepareEndpoint(row store.EndpointRow) *endpoint {
 	if row.Unusable != nil {
 		p.log.Error("endpoint can't be read: what is for it waits", "endpoint_id", row.ID.Print(posthaste.KindEndpoint), "err", row.Unusable)
@@ -168,24 +163,30 @@ func (p *Pipeline) prepareEndpoint(row store.EndpointRow) *endpoint {
 		row.Definition, row.Paused = posthaste.DefaultDefinition(), true
 	}
 	e := &endpoint{row: row, printed: row.ID.Print(posthaste.KindEndpoint), policy: p.policyOf(row.Definition), handlers: p.handlers}
-	if e.deleted() {
-		return e
-	}
 	if e.isHandler() {
 		e.unusable = errNoRequest
-		return e
-	}
-	if e.unusable = row.Unusable; e.unusable != nil {
-		return e
-	}
-	e.transient, e.unusable = retry.ParseStatuses(row.Retry.Transient)
-	if e.unusable == nil {
-		e.signing, e.unusable = p.prepareSigning(row)
-	}
-	if e.unusable != nil {
-		p.log.Error("endpoint can't be used", "endpoint_id", row.ID.Print(posthaste.KindEndpoint), "err", e.unusable)
+	} else {
+		e.unusable = row.Unusable
 	}
 	return e
+}
+
+// ready makes what an attempt needs of an endpoint, at its first one: secrets opened,
+// targets parsed, statuses compiled. Of one that can't be prepared, attempts fail with
+// the reason.
+func (p *Pipeline) ready(e *endpoint) {
+	e.prepared.Do(func() {
+		if e.unusable != nil || e.signing != nil || e.deleted() {
+			return
+		}
+		e.transient, e.unusable = retry.ParseStatuses(e.row.Retry.Transient)
+		if e.unusable == nil {
+			e.signing, e.unusable = p.prepareSigning(e.row)
+		}
+		if e.unusable != nil {
+			p.log.Error("endpoint can't be used", "endpoint_id", e.printed, "err", e.unusable)
+		}
+	})
 }
 
 var errNoRequest = errors.New("a handler is called, not sent to")

@@ -44,8 +44,9 @@ type flaky struct {
 	hangSources atomic.Bool // a source can't be had before its caller's patience is over
 	sources     atomic.Int64
 
-	failEndings atomic.Bool  // nothing of deleted or closed endpoints can be ended
-	failRouting atomic.Int32 // the endpoints of this tenant can't be had
+	failEndings atomic.Bool                                                      // nothing of deleted or closed endpoints can be ended
+	failRouting atomic.Int32                                                     // the endpoints of this tenant can't be had
+	routing     atomic.Pointer[func(context.Context, store.RoutingParams) error] // before each page of endpoints
 
 	claimedThrough atomic.Pointer[func()] // called after each claim through a gate that took something
 	duringLook     atomic.Pointer[func()] // called with each look at the due table
@@ -120,11 +121,16 @@ func (f *flaky) Source(ctx context.Context, tenant store.TenantNo, id posthaste.
 	return f.Store.Source(ctx, tenant, id)
 }
 
-func (f *flaky) Routing(ctx context.Context, tenant store.TenantNo, since int64) (store.Routing, error) {
-	if tenant != 0 && int32(tenant) == f.failRouting.Load() {
+func (f *flaky) Routing(ctx context.Context, p store.RoutingParams) (store.Routing, error) {
+	if p.Tenant != 0 && int32(p.Tenant) == f.failRouting.Load() {
 		return store.Routing{}, store.ErrUnavailable
 	}
-	return f.Store.Routing(ctx, tenant, since)
+	if before := f.routing.Load(); before != nil {
+		if err := (*before)(ctx, p); err != nil {
+			return store.Routing{}, err
+		}
+	}
+	return f.Store.Routing(ctx, p)
 }
 
 func (f *flaky) EndDeleted(ctx context.Context, p store.EndDeletedParams) (int, error) {

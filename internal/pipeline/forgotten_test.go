@@ -38,10 +38,10 @@ func TestAnAdoptedEventHoldsTheLowWaterMark(t *testing.T) {
 	entry := e.ledger.mint(e.clock.Now())
 	ev := posthaste.Event{ID: entry.id, Type: "a", Source: "api", CorrelationID: entry.id, Payload: []byte("x"), FanOut: 1}
 	known := e.routing.of(e.tenant.No)
-	row := known.ordered[0].row
+	row := known.living()[0].row
 	now := e.clock.Now()
 	_, err := e.store.Accept(t.Context(), store.AcceptParams{
-		Epoch: e.epoch(), Now: now, Routing: []store.TenantVersion{{Tenant: e.tenant.No, Version: known.version}},
+		Epoch: e.epoch(), Now: now, Routing: []store.TenantVersion{{Tenant: e.tenant.No, Version: known.version()}},
 		Events: []store.NewEvent{{Event: ev, Tenant: e.tenant.No, Namespace: store.NamespaceAPI, Deliveries: []store.NewDelivery{
 			{Endpoint: row.No, Leased: true, ExpiresAt: now.Add(time.Hour)},
 		}}},
@@ -94,7 +94,7 @@ func TestAnEndpointYoungerThanTheSnapshotIsFound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if known.byNo[row.No] != nil {
+	if known.byID[row.ID] != nil {
 		t.Fatal("the snapshot knows it already: nothing is tested")
 	}
 	got, err := e.routing.endpoint(t.Context(), row.No)
@@ -231,7 +231,7 @@ func TestATenantThatCannotBeLoadedHoldsUpNobody(t *testing.T) {
 	// Both have work that nobody here remembers.
 	var ours posthaste.ID
 	for tenant, row := range map[store.TenantNo]store.EndpointRow{other.No: bad, e.tenant.No: good} {
-		known, err := e.flaky.Store.Routing(t.Context(), tenant, -1)
+		known, err := e.flaky.Store.Routing(t.Context(), store.RoutingParams{Tenant: tenant, Limit: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -240,7 +240,7 @@ func TestATenantThatCannotBeLoadedHoldsUpNobody(t *testing.T) {
 			ours = entry.id
 		}
 		_, err = e.store.Accept(t.Context(), store.AcceptParams{
-			Epoch: e.epoch(), Now: now, Routing: []store.TenantVersion{{Tenant: tenant, Version: known.Version}},
+			Epoch: e.epoch(), Now: now, Routing: []store.TenantVersion{{Tenant: tenant, Version: known.Mark.Version}},
 			Events: []store.NewEvent{{
 				Event:  posthaste.Event{ID: entry.id, Type: "a", Source: "api", CorrelationID: entry.id, Payload: []byte("x"), FanOut: 1},
 				Tenant: tenant, Namespace: store.NamespaceAPI, Deliveries: []store.NewDelivery{{Endpoint: row.No, DueAt: now, ExpiresAt: now.Add(time.Hour)}},

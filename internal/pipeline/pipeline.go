@@ -187,12 +187,13 @@ func New(cfg Config) (*Pipeline, error) {
 		reconcileSoon: make(chan struct{}, 1), auditSoon: make(chan struct{}, 1), lookSoon: make(chan struct{}, 1), nextExpiry: map[store.EndpointNo]time.Time{}, expiryWalks: map[store.EndpointNo]expiryWalk{},
 	}
 	p.agenda = newAgenda(p.clock.Now)
-	p.routing = newRouting(cfg.Store, p.prepareEndpoint)
+	p.routing = newRouting(cfg.Store, cfg.Log, p.prepareEndpoint)
 	p.routing.changed = p.routingChanged
 	p.lanes = newLanes(cfg.MaxInFlight, p.work)
 	p.lanes.burdened = p.load.overburdened
 	p.starting, p.stopStarting = context.WithCancel(context.Background())
 	p.attempting, p.stopAttempts = context.WithCancel(context.Background())
+	p.routing.stopping, p.routing.spawn = p.starting, p.tasks.Go
 	p.graceOver, p.endGrace = context.WithCancel(context.Background())
 	return p, nil
 }

@@ -235,5 +235,6 @@ func (p *Pipeline) runBeat(ctx context.Context) {
 // beatParams is what a beat says of this replica.
 func (p *Pipeline) beatParams() store.BeatParams {
 	idle := p.rest.is(watching) || p.rest.is(asleep)
-	return store.BeatParams{Epoch: p.epoch(), Tenants: p.routing.versions(), Idle: idle, Delivers: p.cfg.Roles.Deliver, Gates: p.gates.known()}
+	tenants, since := p.routing.versions()
+	return store.BeatParams{Epoch: p.epoch(), Tenants: tenants, RoutingSince: since, Idle: idle, Delivers: p.cfg.Roles.Deliver, Gates: p.gates.known()}
 }

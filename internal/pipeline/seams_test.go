@@ -141,8 +141,11 @@ func TestAnAcceptSaysWhichRoutingItWasMatchedBy(t *testing.T) {
 	e, r := startEngine(t, nil), newReceiver(t)
 	e.endpoint(r.URL, nil)
 	s := newSubmission(Submission{Tenant: e.tenant, Event: posthaste.Event{Type: "a", Source: "api"}})
-	matchedBy := e.routing.of(e.tenant.No).version
-	batch := e.prepare(t.Context(), []*submission{s}, unstored)
+	if err := e.ensureRouting(t.Context(), []*submission{s}); err != nil {
+		t.Fatal(err)
+	}
+	matchedBy := e.routing.of(e.tenant.No).version()
+	batch := e.prepare([]*submission{s}, unstored)
 	e.endpoint(r.URL, nil)
 	for _, v := range e.acceptParams(batch).Routing {
 		if v.Tenant == e.tenant.No && v.Version != matchedBy {

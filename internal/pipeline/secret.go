@@ -172,6 +172,7 @@ var errNoSecret = errors.New("every secret of the endpoint has expired")
 // targetOf returns what an attempt that begins now is made with. Where no secret
 // is on its way out, which is nearly always, that is one comparison.
 func (p *Pipeline) targetOf(e *endpoint) (*deliver.Target, error) {
+	p.ready(e)
 	if e.unusable != nil {
 		return nil, e.unusable
 	}

@@ -48,6 +48,7 @@ type submission struct {
 	spilled  int                    // targets that could be attempted at once, but for the room
 	matched  [2]store.TenantVersion // the routing that targets are of: every tenant's, and the submission's
 	leased   []bool                 // parallel to targets: born leased, room reserved
+	fate     fate                   // what earlier runs of its batch left open
 	givenUp  time.Duration          // uptime at which its sender has waited long enough
 	answer   chan Result
 	result   Result // the answer, for the sender
@@ -145,11 +146,9 @@ func (p *Pipeline) submitAnyway(ctx context.Context, group []*submission) {
 		p.refuse(group, "unavailable", unavailable(err))
 		return
 	}
-	for _, s := range group {
-		if _, err := p.routing.ensure(ctx, s.Tenant.No); err != nil {
-			p.refuse(group, "unavailable", unavailable(err))
-			return
-		}
+	if err := p.ensureRouting(ctx, group); err != nil {
+		p.refuse(group, "unavailable", unavailable(err))
+		return
 	}
 	select {
 	case p.submissions <- group:

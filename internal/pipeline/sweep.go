@@ -134,7 +134,7 @@ func (p *Pipeline) look(ctx context.Context) error {
 
 // lookAt does so for one endpoint.
 func (p *Pipeline) lookAt(ctx context.Context, d store.EndpointDue, now time.Time) error {
-	e, err := p.routing.endpoint(ctx, d.Endpoint)
+	e, err := p.routing.endpointSoon(ctx, d.Endpoint)
 	switch {
 	case err != nil:
 		return err

@@ -124,9 +124,7 @@ func (p *Pipeline) claimThrough(ctx context.Context, e *endpoint, n int, room ki
 	if err != nil {
 		return p.throughFailed(ctx, e, wants, err)
 	}
-	if err := p.routing.refresh(ctx, got.Newer); err != nil {
-		p.log.WarnContext(ctx, "claim: newer endpoints not loaded; the heartbeat will", "err", err)
-	}
+	p.refreshBriefly(ctx, got.Newer)
 	p.gates.came(no)
 	p.learnGates([]store.Gate{got.Gate})
 	p.moved(ctx, e, got.Gate, moves)

@@ -8,7 +8,9 @@ import (
 )
 
 // Endpoints are where events go, of one tenant or of EveryTenant. Each change raises the routing version of the
-// tenant, stamps the endpoint with it, and keeps the definition as a version.
+// tenant, stamps the endpoint with it, and keeps the definition as a version. A new
+// version is at least the database's clock in microseconds, so that versions that a
+// failover lost are not given again.
 type Endpoints interface {
 	Secrets
 
@@ -33,10 +35,13 @@ type Endpoints interface {
 	EndpointByNo(ctx context.Context, no EndpointNo) (EndpointRow, error)
 	// ListEndpoints returns endpoints, newest first, below Before (zero: all).
 	ListEndpoints(ctx context.Context, p ListEndpointsParams) ([]EndpointRow, error)
-	// Routing returns the routing version of a tenant and its endpoints that
-	// changed after Since, deleted ones included, read in one snapshot. It knows
-	// deleted tenants too.
-	Routing(ctx context.Context, tenant TenantNo, since int64) (Routing, error)
+	// Routing returns a page of a tenant's endpoints and the mark of its routing, read
+	// in one snapshot. From a zero Since it returns the living endpoints by number,
+	// else those that changed after Since, deleted ones included, in the order of
+	// their changes. A whole load is consistent when it is followed by the changes
+	// since the mark of its first page. Deleted tenants are known too; ErrNotFound
+	// without the tenant.
+	Routing(ctx context.Context, p RoutingParams) (Routing, error)
 	// Definition returns an endpoint's definition as it was at a version, or ErrNotFound.
 	Definition(ctx context.Context, endpoint EndpointNo, version int) (posthaste.Definition, error)
 }
@@ -85,9 +90,37 @@ type ListEndpointsParams struct {
 	Limit   int
 }
 
-// Routing is what of a tenant's endpoints changed.
+// RoutingMark names a state of a tenant's routing by the change that led to it, so
+// that a database that was rewound is told apart from one that has moved on.
+type RoutingMark struct {
+	Version         int64
+	Endpoint        EndpointNo // an endpoint that the change stamped; 0: none that is known
+	EndpointVersion int        // its version then
+}
+
+// RoutingCursor is a place between two pages of Routing. The zero value is the start.
+type RoutingCursor struct {
+	Version  int64
+	Endpoint EndpointNo
+}
+
+// RoutingParams are Routing's.
+type RoutingParams struct {
+	Tenant TenantNo
+	Since  RoutingMark
+	After  RoutingCursor // Next of the page before
+	Limit  int           // endpoints
+}
+
+// Routing is a page of a tenant's endpoints.
 type Routing struct {
-	Version   int64
+	Mark      RoutingMark
+	Name      string    // of the tenant: after a rewind a number may be another tenant's
 	DeletedAt time.Time // of the tenant; zero while it lives
 	Endpoints []EndpointRow
+	Next      RoutingCursor // where the next page begins; zero after the last one
+
+	// Unknown says that the database never had the state Since, or lost it in a
+	// rewind. There are no endpoints then: only a load of all of them helps.
+	Unknown bool
 }

@@ -75,8 +75,8 @@ type Registered struct {
 	Endpoints []EndpointNo // where they now wait, due; sorted
 }
 
-// BeatParams are Beat's. Tenants are those whose changes the caller must learn
-// of. Idle says that the epoch holds nothing and will lease nothing until it has
+// BeatParams are Beat's. Tenants are those whose versions are compared with the
+// database's. Idle says that the epoch holds nothing and will lease nothing until it has
 // beaten without it: its row is not busy, its accepts and claims are fenced, and
 // nobody need watch it.
 type BeatParams struct {
@@ -84,16 +84,20 @@ type BeatParams struct {
 	LowWater posthaste.ID
 	Tenants  []TenantVersion
 	Idle     bool
-	Delivers bool      // the replica makes attempts
-	Gates    time.Time // zero: don't; else return the gates that changed after it
+	Delivers bool // the replica makes attempts
+
+	// RoutingSince also asks for every tenant whose routing version is at least this; 0: none.
+	RoutingSince int64
+
+	Gates time.Time // zero: don't; else return the gates that changed after it
 }
 
 // Beat is what a heartbeat brings back.
 type Beat struct {
-	Now      time.Time // the database's clock
-	Replicas []Replica // all rows, the caller's included, by epoch
-	Newer    []TenantVersion
-	Gates    []Gate // changed after BeatParams.Gates, those changed up to 5 s before it again
+	Now      time.Time       // the database's clock
+	Replicas []Replica       // all rows, the caller's included, by epoch
+	Newer    []TenantVersion // of Tenants those at another version, later or earlier; and those since RoutingSince
+	Gates    []Gate          // changed after BeatParams.Gates, those changed up to 5 s before it again
 }
 
 // Replica is a row of replicas.

@@ -119,11 +119,16 @@ type Hash [16]byte
 const FreshBeat = 5 * time.Second
 
 // TenantVersion is a state of a tenant's routing: it rises with every change of
-// one of its endpoints, in commit order.
+// one of its endpoints, in commit order. A database that was restored, or a standby
+// that was promoted, may be at an earlier one than a replica remembers: versions are
+// compared for equality, never for order.
 type TenantVersion struct {
 	Tenant  TenantNo
 	Version int64
 }
+
+// NoVersion is the version that is answered for a tenant that does not exist.
+const NoVersion = -1
 
 // Lease is the right to make attempt Number of a delivery.
 type Lease struct {

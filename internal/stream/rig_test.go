@@ -210,10 +210,9 @@ func (p *producer) batch(t *testing.T, n int) (told []string) {
 		}
 	}
 	p.mu.Unlock()
-	routing := []store.TenantVersion{{Tenant: p.tenant, Version: 1 << 40}}
-	if r, err := p.db.Routing(t.Context(), p.tenant, 0); err == nil {
-		routing[0].Version = r.Version
-	}
+	known, err := p.db.Routing(t.Context(), store.RoutingParams{Tenant: p.tenant, Limit: 1})
+	must(t, err)
+	routing := []store.TenantVersion{{Tenant: p.tenant, Version: known.Mark.Version}}
 	accepted, err := p.db.Accept(t.Context(), store.AcceptParams{Epoch: p.epoch, Now: now, Routing: routing, Events: events})
 	must(t, err)
 	if accepted.Stale != nil {

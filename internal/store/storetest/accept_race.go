@@ -126,6 +126,7 @@ func testAcceptOneKey(t *testing.T, f *fixture) {
 func testRoutingRace(t *testing.T, f *fixture) {
 	r := f.replica(t)
 	e := f.event()
+	before := f.routing(t, f.tenant, store.RoutingMark{}).Mark
 	matched := f.params(t, r, e) // no endpoint yet
 	_, err := f.Another(t).CreateEndpoint(t.Context(), store.CreateEndpointParams{
 		Tenant:   f.tenant,
@@ -141,9 +142,9 @@ func testRoutingRace(t *testing.T, f *fixture) {
 	if len(got.Stale) != 1 || got.Stale[0].Version <= matched.Routing[0].Version {
 		t.Errorf("accept with the old snapshot: %+v, want it stale", got)
 	}
-	since, err := r.Routing(t.Context(), f.tenant, matched.Routing[0].Version)
-	if err != nil || len(since.Endpoints) != 1 || since.Version != got.Stale[0].Version {
-		t.Errorf("routing since version %d: %+v, %v", matched.Routing[0].Version, since, err)
+	since := f.routing(t, f.tenant, before)
+	if len(since.Endpoints) != 1 || since.Mark.Version != got.Stale[0].Version {
+		t.Errorf("routing since %+v: %+v", before, since)
 	}
 }
 
@@ -173,7 +174,7 @@ func testRoutingChurn(t *testing.T, f *fixture) {
 // acceptMatched runs match and accept as the engine does: again with each newer version.
 func (f *fixture) acceptMatched(t tester, r *replica, least int) {
 	for range 100 {
-		routing, err := r.Routing(t.Context(), f.tenant, 0)
+		routing, err := r.Routing(t.Context(), store.RoutingParams{Tenant: f.tenant, Limit: 1000})
 		if err != nil {
 			t.Errorf("routing: %v", err)
 			return
@@ -186,7 +187,7 @@ func (f *fixture) acceptMatched(t tester, r *replica, least int) {
 		r.fresh(t)
 		got, err := r.Accept(t.Context(), store.AcceptParams{
 			Epoch: r.epoch, Now: f.now, Events: []store.NewEvent{e},
-			Routing: []store.TenantVersion{{Tenant: f.tenant, Version: routing.Version}},
+			Routing: []store.TenantVersion{{Tenant: f.tenant, Version: routing.Mark.Version}},
 		})
 		if err != nil {
 			t.Errorf("accept: %v", err)

@@ -17,8 +17,6 @@ var endpointCases = []testCase{
 	{name: "pause and disablement are part of a change", run: testPauseEndpoint},
 	{name: "a deleted endpoint stays as a tombstone", run: testDeleteEndpoint},
 	{name: "endpoints are listed newest first, in pages", run: testListEndpoints},
-	{name: "routing brings what changed since a version", run: testRouting},
-	{name: "routing versions rise in commit order, a reader misses none", run: testRoutingRises},
 	{name: "other tenants see no endpoint", run: testEndpointTenants},
 	{name: "an endpoint is found by its uid, which is unique among the tenant's living ones", run: testEndpointUID},
 	{name: "of concurrent creations with a uid one wins", run: testEndpointUIDRace},
@@ -237,85 +235,6 @@ func testListEndpoints(t *testing.T, f *fixture) {
 	same(t, "endpoints", got, want)
 }
 
-func testRouting(t *testing.T, f *fixture) {
-	routing := func(since int64) store.Routing {
-		t.Helper()
-		got, err := f.Store.Routing(t.Context(), f.tenant, since)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return got
-	}
-	one, two := f.endpoint(t), f.endpoint(t)
-	f.endpointOf(t, f.createTenant(t, "acme"))
-	all := routing(0)
-	if len(all.Endpoints) != 2 {
-		t.Fatalf("routing from the start: %+v", all)
-	}
-	if again := routing(all.Version); len(again.Endpoints) != 0 || again.Version != all.Version {
-		t.Errorf("routing without a change: %+v", again)
-	}
-	if _, err := f.Store.UpdateEndpoint(t.Context(), updateOf(one, "https://receiver.example/2", f.now)); err != nil {
-		t.Fatal(err)
-	}
-	changed := routing(all.Version)
-	same(t, "changed", changed.Endpoints, []store.EndpointRow{f.readEndpoint(t, one.ID)})
-	f.deleteEndpoint(t, two)
-	deleted := routing(changed.Version)
-	if len(deleted.Endpoints) != 1 || deleted.Endpoints[0].ID != two.ID || deleted.Endpoints[0].DeletedAt.IsZero() || deleted.Version <= changed.Version {
-		t.Errorf("routing after a deletion: %+v", deleted)
-	}
-	if row, err := f.Store.Tenant(t.Context(), posthaste.TenantDefault); err != nil || row.RoutingVersion != deleted.Version {
-		t.Errorf("tenant %+v, %v; want version %d", row, err, deleted.Version)
-	}
-}
-
-// testRoutingRises follows the changes as a replica does, in steps from the last
-// version that it saw, while others change endpoints: it must see each of them.
-func testRoutingRises(t *testing.T, f *fixture) {
-	const makers, each = 3, 15
-	stores := []store.Store{f.Store, f.Another(t), f.Another(t)}
-	var left atomic.Int32
-	left.Store(makers)
-	seen := map[posthaste.ID]bool{}
-	concurrently(makers+1, func(i int) {
-		if i < makers {
-			defer left.Add(-1)
-			for range each {
-				_, err := stores[i].CreateEndpoint(t.Context(), store.CreateEndpointParams{
-					Tenant:   f.tenant,
-					Endpoint: posthaste.Endpoint{ID: f.minter.Mint(f.now), Definition: posthaste.DefaultDefinition(), CreatedAt: f.now},
-				})
-				if err != nil {
-					t.Errorf("create endpoint: %v", err)
-				}
-			}
-			return
-		}
-		for since, last := int64(0), false; ; {
-			got, err := f.Store.Routing(t.Context(), f.tenant, since)
-			if err != nil {
-				t.Errorf("routing: %v", err)
-				return
-			}
-			if got.Version < since {
-				t.Errorf("routing version %d after %d", got.Version, since)
-			}
-			for _, ep := range got.Endpoints {
-				seen[ep.ID] = true
-			}
-			since = got.Version
-			if last {
-				return
-			}
-			last = left.Load() == 0 // one more look after the last change
-		}
-	})
-	if len(seen) != makers*each {
-		t.Errorf("a reader of the changes saw %d endpoints, want %d", len(seen), makers*each)
-	}
-}
-
 func testEndpointTenants(t *testing.T, f *fixture) {
 	ep, acme := f.endpoint(t), f.createTenant(t, "acme")
 	_, err := f.Store.Endpoint(t.Context(), acme, ep.ID)
@@ -389,7 +308,6 @@ func testEndpointUID(t *testing.T, f *fixture) {
 func testEndpointUIDRace(t *testing.T, f *fixture) {
 	stores := []store.Store{f.Store, f.Another(t)}
 	var won atomic.Int32
-	before := f.version(t, f.tenant)
 	concurrently(50, func(i int) {
 		_, err := stores[i%2].CreateEndpoint(t.Context(), f.uidParams(f.tenant, "one"))
 		if err == nil {
@@ -401,8 +319,8 @@ func testEndpointUIDRace(t *testing.T, f *fixture) {
 	if won.Load() != 1 {
 		t.Errorf("%d creations won, want 1", won.Load())
 	}
-	if after := f.version(t, f.tenant); after.Version != before.Version+1 {
-		t.Errorf("routing version %d after %d: a creation that lost left a trace", after.Version, before.Version)
+	if got := f.routing(t, f.tenant, store.RoutingMark{}); len(got.Endpoints) != 1 || got.Mark.Endpoint != got.Endpoints[0].No {
+		t.Errorf("routing %+v: a creation that lost left a trace", got)
 	}
 }
 
@@ -475,7 +393,7 @@ func testUnusableEndpoint(t *testing.T, f *fixture) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	routing, err := f.Store.Routing(t.Context(), f.tenant, -1)
+	routing, err := f.Store.Routing(t.Context(), store.RoutingParams{Tenant: f.tenant, Limit: 10})
 	if err != nil || len(routing.Endpoints) != 2 {
 		t.Fatalf("%+v, %v", routing, err)
 	}

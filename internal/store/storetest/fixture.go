@@ -181,11 +181,17 @@ func (f *fixture) createTenant(t tester, name string) store.TenantNo {
 // version reads the routing version of a tenant, as a matcher does.
 func (f *fixture) version(t tester, tenant store.TenantNo) store.TenantVersion {
 	t.Helper()
-	r, err := f.Store.Routing(t.Context(), tenant, 0)
+	return store.TenantVersion{Tenant: tenant, Version: f.routing(t, tenant, store.RoutingMark{}).Mark.Version}
+}
+
+// routing reads the first 1,000 endpoints of a tenant, or its changes since a mark.
+func (f *fixture) routing(t tester, tenant store.TenantNo, since store.RoutingMark) store.Routing {
+	t.Helper()
+	r, err := f.Store.Routing(t.Context(), store.RoutingParams{Tenant: tenant, Since: since, Limit: 1000})
 	if err != nil {
 		t.Fatalf("routing of tenant %d: %v", tenant, err)
 	}
-	return store.TenantVersion{Tenant: tenant, Version: r.Version}
+	return r
 }
 
 // event is a keyless event of the case's tenant with the given deliveries.

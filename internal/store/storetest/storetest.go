@@ -95,6 +95,7 @@ func Run(t *testing.T, open func(t *testing.T) Database) {
 		{"Retain", retainCases},
 		{"Tenant", tenantCases},
 		{"Endpoint", endpointCases},
+		{"Routing", routingCases},
 		{"EveryTenant", everyTenantCases},
 		{"Secret", secretCases},
 		{"Source", sourceCases},

@@ -189,6 +189,7 @@ func testDeleteTenant(t *testing.T, f *fixture) {
 	goneRow := f.readEndpoint(t, gone.ID)
 	id := f.die(t, r, ep)
 	stale := f.params(t, r, f.event(f.leased(ep)))
+	mark := f.routing(t, made.No, store.RoutingMark{}).Mark
 
 	err = f.Store.DeleteTenant(t.Context(), store.DeleteTenantParams{No: made.No, FromVersion: 7, Now: f.at(time.Second)})
 	wantErr(t, "deleting it at another version", err, store.ErrConflict)
@@ -198,9 +199,9 @@ func testDeleteTenant(t *testing.T, f *fixture) {
 	if err := f.Store.DeleteTenant(t.Context(), store.DeleteTenantParams{No: made.No, FromVersion: 1, Now: f.at(time.Second)}); err != nil {
 		t.Fatal(err)
 	}
-	routing, err := f.Store.Routing(t.Context(), made.No, stale.Routing[0].Version)
-	if err != nil || !routing.DeletedAt.Equal(f.at(time.Second)) || routing.Version <= stale.Routing[0].Version || len(routing.Endpoints) != 1 || routing.Endpoints[0].ID != ep.ID {
-		t.Errorf("routing: %+v, %v", routing, err)
+	routing := f.routing(t, made.No, mark)
+	if !routing.DeletedAt.Equal(f.at(time.Second)) || routing.Mark.Version <= stale.Routing[0].Version || len(routing.Endpoints) != 1 || routing.Endpoints[0].ID != ep.ID {
+		t.Errorf("routing: %+v", routing)
 	}
 	if row := f.readEndpoint(t, ep.ID); !row.DeletedAt.Equal(f.at(time.Second)) {
 		t.Errorf("its endpoint: %+v", row)
@@ -272,7 +273,7 @@ func testDeleteTenantRace(t *testing.T, f *fixture) {
 	if rows, err := f.Store.ListEndpoints(t.Context(), store.ListEndpointsParams{Tenant: acme, Limit: 200}); err != nil || len(rows) != 0 {
 		t.Errorf("%d endpoints live on, %v", len(rows), err)
 	}
-	if r, err := f.Store.Routing(t.Context(), acme, 0); err != nil || r.DeletedAt.IsZero() {
-		t.Errorf("routing: %+v, %v", r, err)
+	if r := f.routing(t, acme, store.RoutingMark{}); r.DeletedAt.IsZero() || len(r.Endpoints) != 0 {
+		t.Errorf("routing: %+v", r)
 	}
 }
