@@ -84,7 +84,11 @@ func newWay(tb testing.TB, db *DB, size int) *way {
 	tb.Helper()
 	w := &way{db: db, size: size, payload: []byte(strings.Repeat("0123456789abcdef", 64))}
 	w.endpoint = newEndpoint(tb, db)
-	w.routing = []store.TenantVersion{{Tenant: 1, Version: 1 << 40}}
+	known, err := db.Routing(tb.Context(), store.RoutingParams{Tenant: 1, Limit: 1})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	w.routing = []store.TenantVersion{{Tenant: 1, Version: known.Mark.Version}}
 	reg, err := db.Register(tb.Context(), store.RegisterParams{Name: "bench"})
 	if err != nil {
 		tb.Fatal(err)

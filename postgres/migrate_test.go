@@ -47,7 +47,7 @@ func TestMigrateAtOnce(t *testing.T) {
 func TestMigrateForeignSchema(t *testing.T) {
 	for name, damage := range map[string]string{
 		"another version":       "update posthaste_schema set sha256 = '\\x00'",
-		"another migration":     "update posthaste_schema set name = '0000_other'",
+		"another migration":     "update posthaste_schema set name = '0000_other' where name = '0001_initial'",
 		"tables of another one": "drop table posthaste_schema",
 	} {
 		t.Run(name, func(t *testing.T) {
