@@ -108,7 +108,7 @@ type bodyVariant struct {
 
 func otherForms(r *incoming) []bodyVariant {
 	forms := []bodyVariant{
-		{"before its content encoding", decoded(r)},
+		{"before its content encoding", decompressedForDiagnosis(r.Body)},
 		{"without the white space around it", bytes.TrimSpace(r.Body)},
 		{"with a line break at its end", append(bytes.Clone(r.Body), '\n')},
 		{"with CR and LF at its end", append(bytes.TrimRight(bytes.Clone(r.Body), "\r\n"), "\r\n"...)},
@@ -125,6 +125,15 @@ func otherForms(r *incoming) []bodyVariant {
 		}
 	}
 	return forms
+}
+
+// decompressedForDiagnosis returns the body as it is where it is not compressed, or is
+// too large to try.
+func decompressedForDiagnosis(body []byte) []byte {
+	if text, err := decompressed(body, maxRewritten*maxDiagnosedBytes, nil); err == nil && text != nil {
+		return text
+	}
+	return body
 }
 
 // jsonStyle is a way in which programs write JSON.

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"iter"
 	"net/http"
 	"strings"
 	"unicode/utf8"
@@ -22,20 +23,18 @@ const (
 func (v *Verifier) event(d *document) Event {
 	p := v.located()
 	var e Event
-	if !d.readable && (p.body == jsonBody || d.saysJSON()) {
+	isBroken := d.json != nil && !d.isJSON()
+	if isBroken || p.body == jsonBody && !d.isReadable() {
 		e.Malformed = true
 		e.Type = p.Name + "." + malformedType
 		e.Warnings = append(e.Warnings, "the signature is right, and the body is neither JSON nor a form that can be read")
+		if isBroken { // nothing in it can be found for sure
+			d = &document{request: d.request}
+		}
 		e.DeliveryID = bounded(p.idOf(d))
 		return e
 	}
-	items := []*document{d}
-	if p.items != nil && d.json != nil {
-		if list := d.itemsAt(p.items...); len(list) > 0 {
-			items = list
-		}
-	}
-	name := p.typeOf(items)
+	name := p.typeOf(d)
 	if name == "" {
 		name = unknownType
 		e.Warnings = append(e.Warnings, "the request does not say what type of event it is")
@@ -44,21 +43,40 @@ func (v *Verifier) event(d *document) Event {
 	if e.Type != p.Name+"."+name {
 		e.Warnings = append(e.Warnings, fmt.Sprintf("the provider's type %.200q was rewritten to be a valid one", name))
 	}
-	e.DeliveryID = bounded(p.idsOf(items))
+	e.DeliveryID = bounded(p.idsOf(d))
 	if repeated := p.repeatedHeaders(d.request.Header); repeated != "" {
 		e.Warnings = append(e.Warnings, "the header "+repeated+" is there more than once, with different values; the first counts")
 	}
 	return e
 }
 
+// itemsOf yields the events of a body: the body itself, unless it is a list of them.
+func (p *provider) itemsOf(d *document) iter.Seq[*document] {
+	return func(yield func(*document) bool) {
+		isList := false
+		if p.items != nil {
+			for item := range d.itemsAt(p.items...) {
+				isList = true
+				if !yield(item) {
+					return
+				}
+			}
+		}
+		if !isList {
+			yield(d)
+		}
+	}
+}
+
 // typeOf returns the type that all items have in common.
-func (p *provider) typeOf(items []*document) (common string) {
-	for i, item := range items {
+func (p *provider) typeOf(d *document) (common string) {
+	isFirst := true
+	for item := range p.itemsOf(d) {
 		name := p.typeOfOne(item)
-		if i > 0 && name != common {
+		if !isFirst && name != common {
 			return batchType
 		}
-		common = name
+		common, isFirst = name, false
 	}
 	return common
 }
@@ -84,17 +102,19 @@ func (p *provider) typeOfOne(d *document) string {
 
 // idsOf returns the id of a delivery, made of all its items' ids. One without an
 // id leaves the whole without: a repeated delivery does less harm than a lost one.
-func (p *provider) idsOf(items []*document) string {
-	if len(items) == 1 {
-		return p.idOf(items[0])
-	}
-	h := sha256.New()
-	for _, item := range items {
+func (p *provider) idsOf(d *document) string {
+	h, n, alone := sha256.New(), 0, ""
+	for item := range p.itemsOf(d) {
 		id := p.idOf(item)
 		if id == "" {
 			return ""
 		}
 		fmt.Fprintf(h, "%d:%s", len(id), id)
+		alone = id
+		n++
+	}
+	if n == 1 {
+		return alone
 	}
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }

@@ -1,6 +1,9 @@
 package inbound
 
-import "net/http"
+import (
+	"net/http"
+	"testing"
+)
 
 // What the tests look at from outside.
 
@@ -32,4 +35,11 @@ func RewriteJSON(in []byte) (all [][]byte) {
 		all = append(all, s.rewrite(in))
 	}
 	return all
+}
+
+// CountHashes calls see for each pass over signed content, until the test ends. Tests
+// that use it cannot run beside others.
+func CountHashes(t testing.TB, see func(bytes int)) {
+	onHash = see
+	t.Cleanup(func() { onHash = nil })
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -109,7 +110,7 @@ func TestKeysAreKept(t *testing.T) {
 	}
 	asked = nil
 	for range 3 {
-		if _, err := verifier.Receive(t.Context(), changed(t, v, "SigningCertURL", "https://sns.us-east-1.amazonaws.com/gone.pem")); err == nil {
+		if _, err := verifier.Receive(t.Context(), changed(t, v, "SigningCertURL", "https://sns.us-east-1.amazonaws.com/SimpleNotificationService-gone.pem")); err == nil {
 			t.Error("a certificate that is not there was found")
 		}
 	}
@@ -118,9 +119,14 @@ func TestKeysAreKept(t *testing.T) {
 	}
 	// A sender cannot make us ask for more and more.
 	for i := range 100 {
-		address := "https://sns.us-east-1.amazonaws.com/" + strings.Repeat("x", i+1) + ".pem"
+		address := fmt.Sprintf("https://sns.us-east-1.amazonaws.com/SimpleNotificationService-%d.pem", i)
 		if _, err := verifier.Receive(t.Context(), changed(t, v, "SigningCertURL", address)); err == nil {
 			t.Error("a certificate that is not there was found")
+		}
+	}
+	for _, address := range []string{"https://sns.us-east-1.amazonaws.com/other.pem", "https://sns.us-east-1.amazonaws.com/SimpleNotificationService-1.pem?x=1"} {
+		if outcome := receive(t, verifier, changed(t, v, "SigningCertURL", address)); outcome.Rejection.Reason != inbound.ReasonUntrustedKey {
+			t.Errorf("%s: %+v", address, outcome)
 		}
 	}
 	if len(asked) > 40 {

@@ -160,7 +160,7 @@ func answerDiscord(_ *Verifier, r *incoming) (Outcome, bool) {
 	if d.json == nil {
 		return Outcome{}, false
 	}
-	isEvent := d.member("event") != nil
+	isEvent := d.has("event")
 	switch kind := d.at(inBody("type")); {
 	case kind == "1" && !isEvent:
 		return shaken(jsonAnswer(http.StatusOK, map[string]int{"type": 1}))

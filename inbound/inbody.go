@@ -19,21 +19,19 @@ import (
 // signature, so the token is what deliveries are told apart by.
 // Source: documentation.mailgun.com, "Securing webhooks".
 func verifyMailgun(_ context.Context, v *Verifier, r *incoming) (*Rejection, error) {
-	d := r.document()
 	found := false
-	for _, where := range [][]string{{"signature"}, {"parent-signature"}, nil} {
-		at := func(name string) string { return d.at(inBody(append(slices.Clone(where), name)...)) }
-		timestamp, token := at("timestamp"), at("token")
-		signature, err := hex.DecodeString(at("signature"))
+	for _, p := range mailgunProofs(r.document()) {
+		signature, err := hex.DecodeString(p.signature)
 		// Timestamp and token are signed without anything between them. Only as the
 		// first has a fixed length can the second not be varied.
-		if _, stampErr := seconds.parse(timestamp); err != nil || len(signature) == 0 || token == "" || stampErr != nil {
+		if _, stampErr := seconds.parse(p.timestamp); err != nil || len(signature) == 0 || p.token == "" || stampErr != nil {
 			continue
 		}
 		found = true
 		for _, secret := range v.secrets {
-			if hmacSHA256.matches(key{bytes: []byte(secret)}, [][]byte{[]byte(timestamp), []byte(token)}, [][]byte{signature}) {
-				return v.checkFresh(seconds, timestamp, r.At), nil
+			if hmacSHA256.matches(key{bytes: []byte(secret)}, [][]byte{[]byte(p.timestamp), []byte(p.token)}, [][]byte{signature}) {
+				r.signedID = p.token
+				return v.checkFresh(seconds, p.timestamp, r.At), nil
 			}
 		}
 	}
@@ -41,6 +39,21 @@ func verifyMailgun(_ context.Context, v *Verifier, r *incoming) (*Rejection, err
 		return reject(ReasonMalformedBody, "the body has no signature with timestamp, token and signature in it", "is this request from Mailgun?"), nil
 	}
 	return reject(ReasonWrongSecret, "the signature in the body matches none of the secrets", "use the HTTP webhook signing key, which is not the API key"), nil
+}
+
+type mailgunProof struct{ timestamp, token, signature string }
+
+// mailgunProofs are the places in a body where Mailgun puts what it signs.
+func mailgunProofs(d *document) []mailgunProof {
+	read := func(v raw) mailgunProof {
+		found := v.pick("timestamp", "token", "signature")
+		return mailgunProof{found[0].text(), found[1].text(), found[2].text()}
+	}
+	if d.json == nil {
+		return []mailgunProof{{d.form.Get("timestamp"), d.form.Get("token"), d.form.Get("signature")}}
+	}
+	where := d.json.pick("signature", "parent-signature")
+	return []mailgunProof{read(where[0]), read(where[1]), read(d.json)}
 }
 
 // verifyPaddleClassic checks the signature over the other fields of the form, by
@@ -94,44 +107,50 @@ func rsaProblem(secret string) string {
 // Source: docs.adyen.com, "Verify HMAC signatures".
 func verifyAdyen(_ context.Context, v *Verifier, r *incoming) (*Rejection, error) {
 	d := r.document()
-	if d.member("notificationItems") == nil {
+	if !d.has("notificationItems") {
 		return v.verifySchemes(r), nil
 	}
-	items := d.itemsAt("notificationItems")
-	if len(items) == 0 {
-		return reject(ReasonMalformedBody, "the body has an empty list of notificationItems", ""), nil
-	}
-	for i, item := range items {
-		at := func(path ...string) string {
-			return item.at(inBody(append([]string{"NotificationRequestItem"}, path...)...))
+	n := 0
+	for item := range d.itemsAt("notificationItems") {
+		if n++; n > maxAdyenItems {
+			return reject(ReasonMalformedBody, "the body has more than "+strconv.Itoa(maxAdyenItems)+" notificationItems", ""), nil
 		}
-		signature := fromBase64(at("additionalData", "hmacSignature"))
+		of := item.json.get("NotificationRequestItem").pick("additionalData", "pspReference", "originalReference", "merchantAccountCode", "merchantReference",
+			"amount", "eventCode", "success")
+		signature := fromBase64(of[0].get("hmacSignature").text())
 		if signature == nil {
-			return reject(ReasonMalformedBody, "item "+strconv.Itoa(i+1)+" has no additionalData.hmacSignature", "switch HMAC on for this webhook in the Customer Area"), nil
+			return reject(ReasonMalformedBody, "item "+strconv.Itoa(n)+" has no additionalData.hmacSignature", "switch HMAC on for this webhook in the Customer Area"), nil
 		}
-		content := strings.Join([]string{at("pspReference"), at("originalReference"), at("merchantAccountCode"), at("merchantReference"),
-			at("amount", "value"), at("amount", "currency"), at("eventCode"), at("success")}, ":")
+		amount := of[5].pick("value", "currency")
+		content := strings.Join([]string{of[1].text(), of[2].text(), of[3].text(), of[4].text(), amount[0].text(), amount[1].text(), of[6].text(), of[7].text()}, ":")
 		if !slices.ContainsFunc(v.rings[0], func(k key) bool {
 			return hmacSHA256.matches(k, [][]byte{[]byte(content)}, [][]byte{signature})
 		}) {
 			return v.noMatch(), nil
 		}
 	}
+	if n == 0 {
+		return reject(ReasonMalformedBody, "the body has an empty list of notificationItems", ""), nil
+	}
 	return nil, nil
 }
+
+// maxAdyenItems bounds the items of one request, each with a signature of its own:
+// Adyen sends one in JSON.
+const maxAdyenItems = 100
 
 // verifyGraph compares the clientState of every item: Microsoft Graph signs nothing.
 // Source: learn.microsoft.com/graph/change-notifications-delivery-webhooks.
 func verifyGraph(_ context.Context, v *Verifier, r *incoming) (*Rejection, error) {
-	items := r.document().itemsAt("value")
-	if len(items) == 0 {
-		return reject(ReasonMalformedBody, "the body has no list of notifications in value", "is this request from Microsoft Graph?"), nil
-	}
-	for i, item := range items {
-		if !v.isSecret(item.at(inBody("clientState"))) {
-			return reject(ReasonWrongToken, "the clientState of notification "+strconv.Itoa(i+1)+" is none of the secrets",
+	n := 0
+	for item := range r.document().itemsAt("value") {
+		if n++; !v.isSecret(item.json.get("clientState").text()) {
+			return reject(ReasonWrongToken, "the clientState of notification "+strconv.Itoa(n)+" is none of the secrets",
 				"create the subscription with the secret as its clientState"), nil
 		}
+	}
+	if n == 0 {
+		return reject(ReasonMalformedBody, "the body has no list of notifications in value", "is this request from Microsoft Graph?"), nil
 	}
 	return nil, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"runtime"
 	"slices"
 	"time"
 )
@@ -43,6 +44,18 @@ type Request struct {
 	Header http.Header
 	Body   []byte    // as received: before content decoding; not changed
 	At     time.Time // when it was received, not when it is looked at
+
+	// MaxDecoded bounds what the body of a verified request may be decompressed to, in
+	// bytes. One that becomes more is malformed. Default: 32 MiB.
+	MaxDecoded int
+
+	// MayDecode is asked before that takes so many more bytes of memory. Where it
+	// refuses, Receive fails with [ErrNoRoom]. Default: it never refuses.
+	MayDecode func(more int) bool
+
+	// MayDiagnose is asked before more work is put into finding out why a request was
+	// rejected. Default: it always may.
+	MayDiagnose func() bool
 }
 
 // Kind says what a request turned out to be.
@@ -86,6 +99,9 @@ type Event struct {
 
 	// Malformed says that the signature was right and the body could not be read.
 	Malformed bool
+
+	// Compressed says that the body is compressed, whatever its headers say.
+	Compressed bool
 
 	// Warnings are for people: what was odd about the request.
 	Warnings []string
@@ -148,12 +164,12 @@ func (v *Verifier) Receive(ctx context.Context, request *Request) (Outcome, erro
 	if methods := v.provider.methods(); !slices.Contains(methods, r.Method) {
 		return notAllowed(methods), nil
 	}
-	rejection, err := v.verify(ctx, r)
+	rejection, err := v.verifyInTurn(ctx, r)
 	if err != nil {
 		return Outcome{}, fmt.Errorf("verify a request of %s: %w", v.provider.Name, err)
 	}
 	if rejection != nil {
-		return rejected(v.diagnose(ctx, r, *rejection)), nil
+		return rejected(*rejection), nil
 	}
 	for _, h := range v.provider.handshakes {
 		if !h.signed {
@@ -166,6 +182,30 @@ func (v *Verifier) Receive(ctx context.Context, request *Request) (Outcome, erro
 	return v.accept(ctx, r)
 }
 
+// verifyInTurn verifies a request and finds out why it is rejected. Large bodies are
+// hashed a few at a time: whoever sends many of them must not get every processor.
+func (v *Verifier) verifyInTurn(ctx context.Context, r *incoming) (*Rejection, error) {
+	if len(r.Body) > largeBody && !v.provider.fetches {
+		select {
+		case turns <- struct{}{}:
+			defer func() { <-turns }()
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait to verify a large body: %w", ctx.Err())
+		}
+	}
+	rejection, err := v.verify(ctx, r)
+	if err == nil && rejection != nil && (r.MayDiagnose == nil || r.MayDiagnose()) {
+		found := v.diagnose(ctx, r, *rejection)
+		return &found, nil
+	}
+	return rejection, err
+}
+
+// largeBody is from how many bytes on a body waits for its turn.
+const largeBody = 64 << 10
+
+var turns = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
+
 // verify returns nil where one of the secrets vouches for the request.
 func (v *Verifier) verify(ctx context.Context, r *incoming) (*Rejection, error) {
 	if v.provider.verify != nil {
@@ -176,8 +216,12 @@ func (v *Verifier) verify(ctx context.Context, r *incoming) (*Rejection, error) 
 
 // accept makes the event of a verified request.
 func (v *Verifier) accept(ctx context.Context, r *incoming) (Outcome, error) {
-	d := r.document()
+	d, err := r.readDecoded()
+	if err != nil {
+		return Outcome{}, err
+	}
 	outcome := Outcome{Kind: KindEvent, Answer: v.provider.success(v, d), Event: v.event(d)}
+	outcome.Event.Compressed = d != r.document()
 	if v.provider.then != nil {
 		return v.provider.then(ctx, v, d, outcome)
 	}

@@ -17,7 +17,7 @@ type scheme struct {
 	form      keyForm // what a secret's text stands for
 
 	// template is the signed content, with {body}, {timestamp}, {id}, {method} and
-	// {url} in it.
+	// {url} in it. A timestamp that is in the body has no place of its own in it.
 	template string
 
 	timestamp stamp
@@ -57,7 +57,12 @@ const (
 // Limits of what is parsed, so that a sender cannot choose how much work it is.
 const (
 	maxSignatureBytes = 4 << 10 // of one header
-	maxSignatures     = 100     // in all headers: DocuSign's own limit
+	// maxSignatures bounds the signatures of one request: more than any sender needs while
+	// it replaces keys. DocuSign writes one for each of up to 100 keys, in headers of
+	// their own, and the body is hashed once for all of them.
+	maxSignatures = 16
+	// maxPublicKeySignatures bounds those that hash the body once each.
+	maxPublicKeySignatures = 3
 )
 
 // claim is what one header says: entries that may be signatures, and their time.
@@ -98,7 +103,7 @@ func (g grammar) parse(value string) (c claim, ok bool) {
 			continue
 		}
 		text, found := strings.CutPrefix(entry, g.prefix)
-		if !found || text == "" || len(c.signatures) == maxSignatures {
+		if !found || text == "" || len(c.signatures) > maxSignatures {
 			continue
 		}
 		if signature, err := g.encoding.decode(text); err == nil {
@@ -163,39 +168,64 @@ func (g grammar) example() string {
 }
 
 func (v *Verifier) verifyScheme(r *incoming, s scheme, ring []key) *Rejection {
-	parsed, sized := false, s.algorithm.size() == 0
-	for _, value := range s.signature.values(r.Header) {
-		c, ok := s.signature.parse(value)
-		if !ok {
-			continue
-		}
-		parsed = true
-		sized = sized || slices.ContainsFunc(c.signatures, func(b []byte) bool { return len(b) == s.algorithm.size() })
-		timestamp, problem := s.timestampOf(r, c)
-		if problem != nil {
-			return problem
-		}
-		matched, problem := v.matches(r, s, ring, signed{timestamp: timestamp, signatures: c.signatures})
-		if problem != nil {
-			return problem
-		}
-		if matched && s.timestamp.in.path != nil && !r.document().readable {
-			return nil // the time is in a body that nobody can use
-		}
-		if matched {
-			return v.checkFresh(s.timestamp.unit, timestamp, r.At)
-		}
+	c, problem := s.claimOf(r.Header)
+	if problem != nil {
+		return problem
 	}
+	timestamp, problem := s.timestampOf(r, c)
+	if problem != nil {
+		return problem
+	}
+	matched, problem := v.matches(r, s, ring, signed{timestamp: timestamp, signatures: c.signatures})
 	switch {
-	case !parsed:
-		return malformedSignature(s)
+	case problem != nil:
+		return problem
+	case matched && s.timestamp.in.path != nil:
+		if !r.document().isReadable() {
+			return nil // the time is in a body that is of no use to anybody
+		}
+		return v.checkFresh(s.timestamp.unit, r.document().at(s.timestamp.in), r.At)
+	case matched:
+		return v.checkFresh(s.timestamp.unit, timestamp, r.At)
 	case s.algorithm == equality:
 		return reject(ReasonWrongToken, "the value of "+s.signature.header+" is none of the secrets", "compare it with what is set at "+v.provider.Title)
-	case !sized:
+	case s.algorithm.size() != 0 && !slices.ContainsFunc(c.signatures, func(b []byte) bool { return len(b) == s.algorithm.size() }):
 		return reject(ReasonMalformedHeader, fmt.Sprintf("the signature in %s has not the length of %s written in %s", s.signature.name(), s.algorithm, s.signature.encoding),
 			"it should read "+s.signature.example())
 	}
 	return v.noMatch()
+}
+
+// claimOf gathers what all headers of a scheme claim, so that the body is hashed once
+// for all of them. Two that say different times, or very many, are a sender's who
+// wants to make work.
+func (s scheme) claimOf(h http.Header) (all claim, problem *Rejection) {
+	values := s.signature.values(h)
+	most := maxSignatures
+	switch {
+	case s.signature.numbered > 0:
+		most = s.signature.numbered
+	case s.algorithm == ed25519Signature || s.algorithm == ecdsaSHA256:
+		most = maxPublicKeySignatures
+	}
+	for _, value := range values[:min(len(values), most+1)] {
+		c, ok := s.signature.parse(value)
+		if !ok {
+			continue
+		}
+		if all.signatures != nil && c.timestamp != all.timestamp {
+			return all, reject(ReasonMalformedHeader, "the header "+s.signature.name()+" is there twice, with different timestamps", "")
+		}
+		all.timestamp = c.timestamp
+		all.signatures = append(all.signatures, c.signatures...)
+	}
+	if len(values) > most || len(all.signatures) > most {
+		return all, reject(ReasonMalformedHeader, fmt.Sprintf("the request has more than %d signatures", most), "no sender needs so many")
+	}
+	if all.signatures == nil {
+		return all, malformedSignature(s)
+	}
+	return all, nil
 }
 
 func (v *Verifier) noMatch() *Rejection {
@@ -223,6 +253,7 @@ func (v *Verifier) matches(r *incoming, s scheme, ring []key, claimed signed) (b
 			return false, reject(ReasonMalformedHeader, "the header "+s.id+" has a full stop in it", "")
 		}
 	}
+	r.signedID, r.signedTime = id, claimed.timestamp
 	for _, address := range v.addresses(r, s) {
 		content := fill(s.template, map[string][]byte{
 			"timestamp": []byte(claimed.timestamp), "id": []byte(id), "method": []byte(r.Method), "url": []byte(address), "body": r.Body,
@@ -244,7 +275,7 @@ func (s scheme) timestampOf(r *incoming, c claim) (string, *Rejection) {
 	case s.signature.stampPrefix != "":
 		return c.timestamp, nil
 	case s.timestamp.in.header == "":
-		return r.document().at(s.timestamp.in), nil
+		return "", nil // in the body, which is read when the signature was found right
 	}
 	text := single(r.Header, s.timestamp.in.header)
 	if text == "" {

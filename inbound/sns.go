@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -32,13 +31,20 @@ var snsHost = regexp.MustCompile(`^sns\.[a-z]{2,4}(-[a-z]+)+-[0-9]{1,2}\.amazona
 
 func isSNSHost(host string) bool { return snsHost.MatchString(host) }
 
+// snsMembers are the members of a message that are looked at.
+var snsMembers = []string{
+	"Type", "Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Token", "SubscribeURL", "Signature", "SignatureVersion", "SigningCertURL",
+}
+
 // snsMessage holds the members of a message as text.
 type snsMessage map[string]string
 
 func readSNS(r *incoming) snsMessage {
 	m := snsMessage{}
-	for name, value := range r.document().members {
-		m[name] = scalar(value)
+	for i, value := range r.document().json.pick(snsMembers...) {
+		if value != nil {
+			m[snsMembers[i]] = value.text()
+		}
 	}
 	return m
 }
@@ -76,7 +82,7 @@ func verifySNS(ctx context.Context, v *Verifier, r *incoming) (*Rejection, error
 		return reject(ReasonMalformedBody, "the body "+problem, "raw message delivery has no signature: switch it off for this subscription"), nil
 	}
 	address := m["SigningCertURL"]
-	if problem := trusted(address, isSNSHost); problem != "" || path.Ext(strings.SplitN(address, "?", 2)[0]) != ".pem" {
+	if problem := trusted(address, isSNSHost); problem != "" || !isSNSCertificate(address) {
 		return reject(ReasonUntrustedKey, "SigningCertURL is not a certificate on sns.REGION.amazonaws.com", "the request was not made by Amazon SNS"), nil
 	}
 	signature := fromBase64(m["Signature"])
@@ -98,6 +104,15 @@ func verifySNS(ctx context.Context, v *Verifier, r *incoming) (*Rejection, error
 	}
 	return v.checkFresh(rfc3339, m["Timestamp"], r.At), nil
 }
+
+// isSNSCertificate reports whether a URL is one of those under which Amazon publishes
+// certificates of SNS: a sender must not choose what else is fetched.
+func isSNSCertificate(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && u.RawQuery == "" && snsCertificate.MatchString(u.Path)
+}
+
+var snsCertificate = regexp.MustCompile(`^/SimpleNotificationService-?[0-9A-Za-z]{0,64}\.pem$`)
 
 func snsMatches(public *rsa.PublicKey, version, content string, signature []byte) bool {
 	switch version {

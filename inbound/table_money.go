@@ -87,9 +87,9 @@ var paypal = provider{
 		},
 		Notes: []string{"Where the certificate cannot be fetched, the answer is 503 and PayPal tries again."},
 	},
-	verify: verifyPayPal,
-	types:  only(inBody("event_type")),
-	ids:    only(inBody("id")),
+	fetches: true, verify: verifyPayPal,
+	types: only(inBody("event_type")),
+	ids:   only(inBody("id")),
 }
 
 var square = provider{
@@ -167,7 +167,7 @@ var plaid = provider{
 		},
 		Notes: []string{"Plaid signs the body as it sends it, indented by two blanks."},
 	},
-	verify: verifyPlaid, checkKey: plaidSecretProblem, together: checkPlaid,
+	fetches: true, verify: verifyPlaid, checkKey: plaidSecretProblem, together: checkPlaid,
 	types: only(inBody("webhook_type"), inBody("webhook_code")),
 }
 

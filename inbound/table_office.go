@@ -224,12 +224,13 @@ var okta = provider{
 }
 
 func nameOkta(d *document) (common string) {
-	for i, item := range d.itemsAt("data", "events") {
+	isFirst := true
+	for item := range d.itemsAt("data", "events") {
 		name := item.at(inBody("eventType"))
-		if i > 0 && name != common {
+		if !isFirst && name != common {
 			return batchType
 		}
-		common = name
+		common, isFirst = name, false
 	}
 	if common == "" {
 		return d.at(inBody("eventType"))
@@ -262,7 +263,7 @@ var awsSNS = provider{
 			"Where the certificate cannot be fetched or the subscription not be confirmed, the answer is 503 and SNS tries again.",
 		},
 	},
-	verify: verifySNS, then: confirmSNS,
+	fetches: true, verify: verifySNS, then: confirmSNS,
 	types: first(parts(inBody("Type"))),
 	ids:   only(inBody("MessageId")),
 }

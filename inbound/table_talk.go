@@ -1,9 +1,7 @@
 package inbound
 
 import (
-	"maps"
 	"net/http"
-	"slices"
 	"strings"
 )
 
@@ -123,12 +121,7 @@ func telegramProblem(secret string) string {
 }
 
 func nameTelegram(d *document) string {
-	for _, name := range slices.Sorted(maps.Keys(d.members)) {
-		if name != "update_id" {
-			return name
-		}
-	}
-	return ""
+	return firstMember(d, func(name string) bool { return name != "update_id" })
 }
 
 var zoom = provider{
@@ -313,10 +306,15 @@ var twitter = provider{
 }
 
 func nameTwitter(d *document) string {
-	for _, name := range slices.Sorted(maps.Keys(d.members)) {
-		if strings.HasSuffix(name, "_events") || strings.HasSuffix(name, "_event") {
-			return name
+	return firstMember(d, func(name string) bool { return strings.HasSuffix(name, "_events") || strings.HasSuffix(name, "_event") })
+}
+
+// firstMember returns the first name, in alphabetical order, of a member that is asked for.
+func firstMember(d *document, isWanted func(name string) bool) (first string) {
+	for key := range d.json.fields() {
+		if name := key.text(); isWanted(name) && (first == "" || name < first) {
+			first = name
 		}
 	}
-	return ""
+	return first
 }

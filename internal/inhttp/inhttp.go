@@ -44,6 +44,10 @@ type Config struct {
 	// BodyTimeout is how long the body of a request may take to arrive. Default: 30s.
 	BodyTimeout time.Duration
 
+	// Patience is how long a sender may be silent before its body, and what it may
+	// fall behind 16 KiB/s afterwards. Default: 5s.
+	Patience time.Duration
+
 	// Verification is what verifiers need of their surroundings. Default: inbound's own.
 	Verification inbound.Options
 
@@ -55,7 +59,8 @@ type Config struct {
 // Handler answers requests to sources. Make it with [New].
 type Handler struct {
 	Config
-	reading   budget
+	room      room
+	diagnoses allowance
 	mu        sync.Mutex
 	verifiers map[posthaste.ID]versioned // by source
 }
@@ -82,6 +87,9 @@ func New(cfg Config) (*Handler, error) {
 	}
 	if cfg.BodyTimeout <= 0 {
 		cfg.BodyTimeout = 30 * time.Second
+	}
+	if cfg.Patience <= 0 {
+		cfg.Patience = 5 * time.Second
 	}
 	return &Handler{Config: cfg, verifiers: map[posthaste.ID]versioned{}}, nil
 }
@@ -127,7 +135,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength != 0 {
 		// Whatever becomes of it: net/http reads on in a body that was left unread. Where
 		// the writer can't do it, the server's own limits hold.
-		_ = q.control().SetReadDeadline(q.began.Add(h.BodyTimeout))
+		_ = q.control().SetReadDeadline(q.began.Add(min(h.BodyTimeout, h.Patience)))
 	}
 	answer, err := h.take(q)
 	if err != nil {
@@ -179,13 +187,19 @@ func (h *Handler) take(q *request) (inbound.Answer, error) {
 	if q.verifier, err = h.verifierOf(q.known); err != nil {
 		return inbound.Answer{}, fmt.Errorf("use the source as it is configured: %w", err)
 	}
-	release, refusal, err := h.readBody(q)
-	defer release()
+	held := h.room.share(id, q.r.RemoteAddr)
+	defer held.release()
+	refusal, err := h.readBody(q, held)
 	if err != nil || refusal != nil {
 		return value(refusal), err
 	}
 	outcome, err := q.verifier.Receive(q.r.Context(), &inbound.Request{
 		Method: q.r.Method, URL: q.r.URL, Header: q.r.Header, Body: q.body, At: q.began,
+		MaxDecoded: q.known.Row.MaxBodyBytes,
+		MayDecode:  func(more int) bool { return held.take(int64(more)) == nil },
+		MayDiagnose: func() bool {
+			return h.Pipeline.KeepsRejection(q.known) && h.diagnoses.take(len(q.body), time.Now())
+		},
 	})
 	if err != nil {
 		return inbound.Answer{}, err

@@ -90,7 +90,7 @@ func (h *Handler) expand(q *request, event inbound.Event) (children []pipeline.S
 	if expander == nil || event.Malformed {
 		return nil
 	}
-	if encoding := q.r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
+	if event.Compressed {
 		q.warn("the body is compressed, which this provider never does: it is kept as one event")
 		return nil
 	}

@@ -46,6 +46,13 @@ func (t *rejectionTally) take(now time.Duration) (count int, keep bool) {
 	return count, true
 }
 
+// keeps reports whether the next rejection would be kept.
+func (t *rejectionTally) keeps(now time.Duration) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.second == 0 || now-t.second >= time.Second || t.kept < rejectionsASecond
+}
+
 // end reports whether the count in the database is to be set back.
 func (t *rejectionTally) end(known *KnownSource, now time.Duration) bool {
 	t.mu.Lock()
@@ -56,6 +63,12 @@ func (t *rejectionTally) end(known *KnownSource, now time.Duration) bool {
 	}
 	t.open, t.endedAt = false, now
 	return true
+}
+
+// KeepsRejection reports whether Reject would keep a rejection now, so that a diagnosis
+// which nobody would see is not made.
+func (p *Pipeline) KeepsRejection(known *KnownSource) bool {
+	return p.sources.slot(known.Row.ID).rejections.keeps(uptime())
 }
 
 // Reject keeps a delivery to a source that could not be verified, for its owner to
