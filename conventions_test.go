@@ -36,13 +36,14 @@ var mayImport = map[string]string{
 
 	"internal/store":     ". internal/gate",
 	"internal/migration": ". internal/store",
+	"internal/pgconnect": ".",
 	"sqlite":             ". internal/store internal/gate internal/migration",
-	"postgres":           ". internal/store internal/gate internal/migration",
+	"postgres":           ". internal/store internal/gate internal/migration internal/pgconnect",
 	"internal/retry":     ".",
 	"internal/gate":      ".",
 	"internal/keyring":   ".",
 	"internal/telemetry": ".",
-	"internal/config":    ". signature internal/auth internal/deliver internal/keyring", // parses what they define: keys, secrets, networks
+	"internal/config":    ". signature internal/auth internal/deliver internal/keyring internal/pgconnect", // parses what they define: keys, secrets, networks
 	"internal/auth":      ". internal/store internal/keyring",
 	"internal/deliver":   ". signature",
 
@@ -52,7 +53,7 @@ var mayImport = map[string]string{
 	"internal/inhttp":    ". inbound internal/deliver " + aboveStore,
 	"internal/stream":    ". " + aboveStore,
 	"internal/dashboard": ". " + aboveStore,
-	"internal/relay":     ". outbox internal/deliver " + aboveStore,
+	"internal/relay":     ". outbox internal/deliver internal/pgconnect " + aboveStore,
 
 	"engine": ". signature inbound inbound/meta sqlite postgres " + aboveStore + " internal/deliver internal/retry internal/gate " +
 		"internal/httpapi internal/inhttp internal/stream internal/dashboard internal/relay internal/config",
@@ -78,7 +79,7 @@ const aboveStore = "internal/store internal/pipeline internal/auth internal/keyr
 // mayUseSQL lists the packages whose production code may know that a database
 // speaks SQL. Everything else goes through internal/store.
 var mayUseSQL = []string{
-	"sqlite", "postgres", "outbox", "internal/relay", "internal/testdb", "internal/testdb/cluster", "bench", "bench/reference", "examples/*", "examples/dm-inbox/sim",
+	"sqlite", "postgres", "internal/pgconnect", "outbox", "internal/relay", "internal/testdb", "internal/testdb/cluster", "bench", "bench/reference", "examples/*", "examples/dm-inbox/sim",
 }
 
 var sqlPackages = []string{"database/sql", "github.com/jackc/pgx", "modernc.org/sqlite"}

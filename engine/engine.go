@@ -119,16 +119,17 @@ type Config struct {
 	// records of attempts. Default: the host name and the process id.
 	Replica string
 
-	// Grace is how long Run takes at most to end, once its context has ended.
+	// ShutdownTimeout is how long attempts under way may take to end once Run's context
+	// has ended. Run returns at most 6s later: outcomes are recorded in that time.
 	// Default: 30s.
-	Grace time.Duration
+	ShutdownTimeout time.Duration
 
-	// IdleSweep is the time between looks at a database in which nothing is due.
+	// ReconcileInterval is the time between looks at a database in which nothing is due.
 	// Default: 15m.
-	IdleSweep time.Duration
+	ReconcileInterval time.Duration
 
-	// MetricsOpen serves /metrics without a key. Default: false.
-	MetricsOpen bool
+	// MetricsPublic serves /metrics without a key. Default: false.
+	MetricsPublic bool
 
 	// Log takes a line for each event accepted and each attempt. Default: slog.Default().
 	Log *slog.Logger
@@ -154,8 +155,8 @@ func (c Config) withDefaults() Config {
 	if c.MaxPayloadBytes <= 0 {
 		c.MaxPayloadBytes = maxPayloadDefault
 	}
-	if c.Grace <= 0 {
-		c.Grace = 30 * time.Second
+	if c.ShutdownTimeout <= 0 {
+		c.ShutdownTimeout = 30 * time.Second
 	}
 	if c.Version == "" {
 		c.Version = "dev"
@@ -203,10 +204,6 @@ func New(ctx context.Context, config Config) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{config: config}
-	admin, err := e.adminKey(ctx)
-	if err != nil {
-		return nil, err
-	}
 	e.sender = deliver.New(deliver.Config{
 		AllowNetworks: config.AllowNetworks, AllowHTTP: config.AllowHTTP, UserAgent: "Posthaste/" + config.Version,
 		MaxIdleConnsPerHost: config.MaxInFlight,
@@ -216,14 +213,25 @@ func New(ctx context.Context, config Config) (*Engine, error) {
 	e.pipeline, err = pipeline.New(pipeline.Config{
 		Store: e.stream.Watch(config.Store), Sender: e.sender, Keyring: ring, Replica: config.Replica, Roles: config.Roles,
 		Log: config.Log, Metrics: metrics, MaxInFlight: config.MaxInFlight,
-		Grace: config.Grace - relayGrace(config), IdleSweep: config.IdleSweep,
+		Grace: config.ShutdownTimeout, IdleSweep: config.ReconcileInterval,
 		Retention: config.Retention, DeadRetention: config.DeadRetention, DisableAfter: config.DisableAfter, IdempotencyWindow: config.IdempotencyWindow,
 	})
 	if err != nil {
 		return nil, err
 	}
+	if e.relays, err = e.newRelays(metrics); err != nil {
+		return nil, err
+	}
+	if err := e.keepEndpoint(ctx); err != nil {
+		return nil, fmt.Errorf("keep the endpoint of the configuration: %w", err)
+	}
+	// Last of what may fail: a key that was made is shown once.
+	admin, err := e.adminKey(ctx)
+	if err != nil {
+		return nil, err
+	}
 	e.handler, err = httpapi.New(httpapi.Config{
-		Pipeline: e.pipeline, Stream: e.stream, Auth: auth.New(admin), Metrics: metrics, MetricsOpen: config.MetricsOpen,
+		Pipeline: e.pipeline, Stream: e.stream, Auth: auth.New(admin), Metrics: metrics, MetricsPublic: config.MetricsPublic,
 		Log: config.Log, Version: config.Version, MaxPayloadBytes: config.MaxPayloadBytes,
 		AllowNetworks: config.AllowNetworks, AllowHTTP: config.AllowHTTP, Retention: config.Retention, Ready: e.Ready,
 	})
@@ -233,12 +241,6 @@ func New(ctx context.Context, config Config) (*Engine, error) {
 	e.sources, err = inhttp.New(inhttp.Config{Pipeline: e.pipeline, Metrics: metrics, Log: config.Log, Expanders: expanders()})
 	if err != nil {
 		return nil, err
-	}
-	if e.relays, err = e.newRelays(metrics); err != nil {
-		return nil, err
-	}
-	if err := e.keepEndpoint(ctx); err != nil {
-		return nil, fmt.Errorf("keep the endpoint of the configuration: %w", err)
 	}
 	return e, nil
 }
@@ -320,8 +322,8 @@ func (e *Engine) Ready() error {
 	return e.relaysReady()
 }
 
-// Run accepts and delivers until ctx ends, then finishes what is under way, within
-// the grace. It returns an error if it could not begin. Call it once.
+// Run accepts and delivers until ctx ends. Attempts under way then have ShutdownTimeout
+// to end. Run returns an error if it could not begin. Call it once.
 func (e *Engine) Run(ctx context.Context) error {
 	defer e.sender.Close()
 	defer e.stream.Close()

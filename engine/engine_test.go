@@ -39,7 +39,7 @@ func open(t *testing.T) *sqlite.DB {
 
 func config(db *sqlite.DB, masterKey string) engine.Config {
 	return engine.Config{
-		Store: db, MasterKey: masterKey, Replica: "test", Grace: 10 * time.Second,
+		Store: db, MasterKey: masterKey, Replica: "test", ShutdownTimeout: 10 * time.Second,
 		AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, AllowHTTP: engine.HTTPNetworks,
 		Log: slog.New(slog.DiscardHandler),
 	}

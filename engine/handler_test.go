@@ -87,7 +87,7 @@ func newProgramOf(t *testing.T, db store.Store, edit func(*engine.Config), list 
 	t.Helper()
 	p := &program{t: t, db: db, log: &lines{}}
 	config := engine.Config{
-		Store: db, MasterKey: testMasterKey, AdminKey: adminKey, Replica: "test", Grace: 5 * time.Second,
+		Store: db, MasterKey: testMasterKey, AdminKey: adminKey, Replica: "test", ShutdownTimeout: 5 * time.Second,
 		Log: slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	edit(&config)

@@ -12,14 +12,9 @@ import (
 	"github.com/posthaste-dev/posthaste/postgres"
 )
 
-// relayGrace is the part of the grace in which relays bring their last batches to an end;
-// what is left of it is for delivering.
-func relayGrace(c Config) time.Duration {
-	if len(c.Outboxes) == 0 {
-		return 0
-	}
-	return min(c.Grace/5, 2*time.Second)
-}
+// relayGrace is how long a relay's last batch may take at shutdown. Attempts go on
+// meanwhile; their own time begins after it.
+func relayGrace(c Config) time.Duration { return min(c.ShutdownTimeout/5, 2*time.Second) }
 
 func (e *Engine) newRelays(m *telemetry.Metrics) ([]*relay.Relay, error) {
 	metrics := telemetry.NewOutbox(m)
@@ -34,7 +29,7 @@ func (e *Engine) newRelays(m *telemetry.Metrics) ([]*relay.Relay, error) {
 	for _, outbox := range e.config.Outboxes {
 		r, err := relay.New(relay.Config{
 			Outbox: outbox, Pipeline: e.pipeline, Metrics: metrics, Log: e.config.Log, Home: home, MaxPayloadBytes: e.config.MaxPayloadBytes,
-			Poll: e.config.OutboxPoll, Batch: e.config.OutboxBatch, IdleSweep: e.config.IdleSweep, Grace: relayGrace(e.config),
+			Poll: e.config.OutboxPoll, Batch: e.config.OutboxBatch, IdleSweep: e.config.ReconcileInterval, Grace: relayGrace(e.config),
 		})
 		if err != nil {
 			return nil, fmt.Errorf("make an engine: %w", err)

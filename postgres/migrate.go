@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/posthaste-dev/posthaste/internal/migration"
+	"github.com/posthaste-dev/posthaste/internal/pgconnect"
 )
 
 //go:embed migrations/*.sql
@@ -100,7 +101,7 @@ func (db *DB) onOwnConnection(ctx context.Context, doing string, f func(context.
 	conn, err := pgx.ConnectConfig(connect, db.direct.config)
 	cancel()
 	if err != nil {
-		return fail("connect to "+doing, orPooler(err))
+		return fail("connect to "+doing, orPooler(pgconnect.Explain(err)))
 	}
 	defer hangUp(ctx, conn)
 	if err := f(ctx, conn); err != nil {

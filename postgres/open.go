@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/internal/pgconnect"
 	"github.com/posthaste-dev/posthaste/internal/store"
 )
 
@@ -122,7 +123,7 @@ func (db *DB) checkVersion(ctx context.Context) error {
 	var number int
 	var version string
 	if err := db.vital.QueryRow(ctx, versionSQL).Scan(&number, &version); err != nil {
-		return fail("open the database", orPooler(err))
+		return fail("open the database", orPooler(pgconnect.Explain(err)))
 	}
 	if number < minVersion {
 		return &posthaste.Error{

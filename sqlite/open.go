@@ -21,6 +21,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net/url"
@@ -138,6 +139,9 @@ func (db *DB) open(ctx context.Context) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if err := checkFile(db.cfg.Path); err != nil {
+		return err
+	}
 	if !db.cfg.ReadOnly {
 		if db.lock, err = acquireLock(db.cfg.Path + ".lock"); err != nil {
 			return err
@@ -158,6 +162,29 @@ func (db *DB) open(ctx context.Context) (err error) {
 		db.ckpt, err = startCheckpointer(db)
 	}
 	return err
+}
+
+// fileHeader begins every SQLite file (https://www.sqlite.org/fileformat.html, section 1.3).
+const fileHeader = "SQLite format 3\x00"
+
+// checkFile refuses what is there and is not an SQLite file, before anything is made
+// beside it. An empty file is a new database.
+func checkFile(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil // new, or not readable: opening it says so
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err == nil && info.IsDir() {
+		return &posthaste.Error{Code: posthaste.CodeInvalid, Message: "it is a folder", Hint: "give the path of a file in it"}
+	}
+	header := make([]byte, len(fileHeader))
+	n, err := io.ReadFull(f, header)
+	if n > 0 && (err != nil || string(header) != fileHeader) {
+		return &posthaste.Error{Code: posthaste.CodeInvalid, Message: "it is not an SQLite database", Hint: "give the path of an SQLite file, or of a file that does not exist yet"}
+	}
+	return nil
 }
 
 // makePrivate makes the database file before SQLite would, since it holds what

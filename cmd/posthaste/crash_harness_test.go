@@ -72,7 +72,7 @@ func newReplica(t *testing.T, db string, extra map[string]string) *replica {
 		"POSTHASTE_LISTEN": listen, "POSTHASTE_DB": db,
 		"POSTHASTE_ADMIN_KEY": crashAdminKey, "POSTHASTE_MASTER_KEY": crashMasterKey,
 		"POSTHASTE_ALLOW_HTTP": "true", "POSTHASTE_ALLOW_NETWORKS": "127.0.0.0/8",
-		"POSTHASTE_MAX_IN_FLIGHT": fmt.Sprint(crashMaxInFlight), "POSTHASTE_LOG_LEVEL": "warn", "POSTHASTE_GRACE": "10s",
+		"POSTHASTE_MAX_IN_FLIGHT": fmt.Sprint(crashMaxInFlight), "POSTHASTE_LOG_LEVEL": "warn", "POSTHASTE_SHUTDOWN_TIMEOUT": "10s",
 	}
 	maps.Copy(env, extra)
 	r := &replica{t: t, binary: binary, url: "http://" + listen, env: env, log: log}

@@ -131,7 +131,7 @@ func TestCrashSIGTERMWhileAReceiverHangs(t *testing.T) {
 	db := testdb.Postgres(t)
 	c := newCounter(t)
 	c.delay.Store(int64(time.Hour))
-	r := newReplica(t, db, map[string]string{"POSTHASTE_GRACE": "4s"})
+	r := newReplica(t, db, map[string]string{"POSTHASTE_SHUTDOWN_TIMEOUT": "4s"})
 	r.start()
 	body := fmt.Sprintf(`{"url":%q,"retry":{"timeout":"30s","schedule":["1s","1s"]}}`, c.URL)
 	if status, raw := r.api(http.MethodPost, "/v1/endpoints", body); status != http.StatusCreated {
@@ -139,10 +139,9 @@ func TestCrashSIGTERMWhileAReceiverHangs(t *testing.T) {
 	}
 	l := startLoad(t, 4, 40, r.url)
 	l.done.Wait()
-	took := r.terminate(6 * time.Second)
-	t.Logf("out in %.2fs of a grace of 4s, with attempts that hang", took.Seconds())
-	if took > 5*time.Second {
-		t.Errorf("out after %v, the grace is 4s", took)
+	took := r.terminate(30 * time.Second)
+	if took < 4*time.Second {
+		t.Errorf("out after %v: attempts under way had less than the shutdown timeout of 4s", took)
 	}
 	if n := count(t, db, `select (select count(*) from deliveries where owner <> 0) + (select count(*) from due where owner <> 0) + (select count(*) from replicas)`); n != 0 {
 		t.Errorf("%d leases or replica rows are left behind", n)
@@ -213,8 +212,8 @@ func TestCrashDisposablePartIsWiped(t *testing.T) {
 	c := newCounter(t)
 	c.status.Store(http.StatusServiceUnavailable) // everything piles up as due
 	pair := []*replica{
-		newReplica(t, db, map[string]string{"POSTHASTE_IDLE_SWEEP": "5s"}),
-		newReplica(t, db, map[string]string{"POSTHASTE_IDLE_SWEEP": "5s"}),
+		newReplica(t, db, map[string]string{"POSTHASTE_RECONCILE_INTERVAL": "5s"}),
+		newReplica(t, db, map[string]string{"POSTHASTE_RECONCILE_INTERVAL": "5s"}),
 	}
 	pair[0].start()
 	pair[1].start()

@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/alecthomas/kong"
 
@@ -80,6 +82,9 @@ func Main(ctx context.Context, args []string, s Streams) int {
 		_, _ = fmt.Fprintf(s.Stderr, "posthaste: %v\n%s\n", err, whereHelpIs(err))
 		return exitUsage
 	}
+	if err := refuseEmpty(command.Path); err != nil {
+		return report(s.Stderr, err)
+	}
 	return report(s.Stderr, command.Run())
 }
 
@@ -99,6 +104,12 @@ func habits(args []string) []string {
 // whereHelpIs names the help of the command that a mistake was made in, as far as
 // it was understood.
 func whereHelpIs(err error) string {
+	if name, isFlag := strings.CutPrefix(err.Error(), "unknown flag --"); isFlag {
+		name, _, _ = strings.Cut(name, ",")
+		if now := config.Renamed(name); now != "" {
+			return fmt.Sprintf("hint: --%s is now --%s", name, now)
+		}
+	}
 	parse, ok := errors.AsType[*kong.ParseError](err)
 	if !ok || parse.Context == nil || parse.Context.Selected() == nil {
 		return `Run "posthaste --help" for the commands.`
@@ -108,6 +119,39 @@ func whereHelpIs(err error) string {
 		return fmt.Sprintf("Run %q for the commands.", node.FullPath()+" --help")
 	}
 	return fmt.Sprintf("Run %q for its arguments and flags.", node.FullPath()+" --help")
+}
+
+// refuseEmpty refuses flags and arguments with an empty value. Most often a script's
+// variable was not set, and the default would do something else than what was meant.
+// A payload may be empty, and an empty --description or --patch clears it.
+func refuseEmpty(path []*kong.Path) error {
+	for _, p := range path {
+		if p.Command != nil && p.Command.Hidden { // of shells: their last word may be empty
+			return nil
+		}
+		switch {
+		case p.Flag != nil && p.Flag.Name != "data" && isEmpty(p.Flag.Target):
+			return usageError{fmt.Sprintf("--%s is empty; leave it out for its default", p.Flag.Name)}
+		case p.Positional != nil && isEmpty(p.Positional.Target):
+			return usageError{fmt.Sprintf("the argument <%s> is empty", p.Positional.Name)}
+		}
+	}
+	return nil
+}
+
+// isEmpty reports whether a value is an empty string, or a list with one in it.
+func isEmpty(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.String:
+		return v.Len() == 0
+	case reflect.Slice:
+		for i := range v.Len() {
+			if isEmpty(v.Index(i)) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // usageError is a mistake of the one who typed the command.

@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"fmt"
 	"io"
-	"os"
 
 	"github.com/posthaste-dev/posthaste/internal/config"
 )
@@ -22,7 +20,6 @@ type configPrint struct {
 // force helps to find them.
 func (c *configPrint) Run(s Streams) error {
 	values, mistakes := c.Effective()
-	tellUnknownVariables(s)
 	if c.JSON {
 		for _, v := range values {
 			if err := printJSON(s.Stdout, v); err != nil {
@@ -43,14 +40,6 @@ func (c *configPrint) Run(s Streams) error {
 		return err
 	}
 	return mistakes
-}
-
-// tellUnknownVariables says which variables of the environment are misspelled; serve
-// does it in its log.
-func tellUnknownVariables(s Streams) {
-	for _, v := range config.UnknownVariables(os.Environ()) {
-		_, _ = fmt.Fprintf(s.Stderr, "posthaste: %s is no setting and is not read%s\n", v.Name, config.DidYouMean(v.Nearest))
-	}
 }
 
 type configDefault struct{}

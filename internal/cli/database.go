@@ -3,9 +3,11 @@ package cli
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"log/slog"
-	"time"
+	"os"
 
+	"github.com/posthaste-dev/posthaste"
 	"github.com/posthaste-dev/posthaste/internal/config"
 	"github.com/posthaste-dev/posthaste/internal/store"
 	"github.com/posthaste-dev/posthaste/postgres"
@@ -38,11 +40,36 @@ func openDatabase(ctx context.Context, d config.Database, log *slog.Logger) (dat
 	return db, nil
 }
 
+// requireFile refuses an SQLite file that does not exist: a command that was not asked to
+// make a database must not make an empty one where the path is wrong.
+func requireFile(d config.Database) error {
+	if d.IsPostgres() {
+		return nil
+	}
+	_, err := os.Stat(d.Name)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil // whatever else is wrong, opening it says so
+	}
+	if !d.IsNamed {
+		return &posthaste.Error{
+			Code: posthaste.CodeNotFound, Message: "no database is named, and there is no file " + d.Name + " in this folder",
+			Hint: "name the database with --db or POSTHASTE_DB: a postgres:// URL, or the path of an SQLite file",
+		}
+	}
+	return &posthaste.Error{
+		Code: posthaste.CodeNotFound, Message: "there is no file " + d.Name,
+		Hint: `give the path of an existing database; "posthaste serve" and "posthaste migrate" make a new one that --db names`,
+	}
+}
+
 // openToLook opens the database without changing it: on SQLite beside the
 // process that serves it. It fails unless the database has this program's schema.
 func openToLook(ctx context.Context, d config.Database) (database, error) {
 	if d.IsPostgres() {
 		return openWithSchema(ctx, d, config.MigrateCheck, nil)
+	}
+	if err := requireFile(d); err != nil {
+		return nil, err
 	}
 	db, err := sqlite.Open(ctx, sqlite.Config{Path: d.Name, ReadOnly: true})
 	if err != nil {
@@ -53,6 +80,11 @@ func openToLook(ctx context.Context, d config.Database) (database, error) {
 
 // openWithSchema opens the database and migrates or checks its schema.
 func openWithSchema(ctx context.Context, d config.Database, m config.Migrate, log *slog.Logger) (database, error) {
+	if m != config.MigrateAuto {
+		if err := requireFile(d); err != nil {
+			return nil, err
+		}
+	}
 	db, err := openDatabase(ctx, d, log)
 	if err != nil {
 		return nil, err
@@ -74,25 +106,4 @@ func withSchema(ctx context.Context, db database, m config.Migrate) (database, e
 		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil
-}
-
-// awaitDatabase does the same, and waits for a database that is away: after a
-// power cut everything starts at once, and the database takes longest. What
-// waiting cannot cure is an error at once.
-func awaitDatabase(ctx context.Context, d config.Database, m config.Migrate, log *slog.Logger) (database, error) {
-	const longest = 10 * time.Second
-	for wait := 500 * time.Millisecond; ; wait = min(2*wait, longest) {
-		db, err := openWithSchema(ctx, d, m, log)
-		if err == nil || !errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrForeignSchema) || ctx.Err() != nil {
-			return db, err
-		}
-		log.WarnContext(ctx, "the database is away, trying again", "err", err, "wait", wait.String())
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, err
-		}
-	}
 }

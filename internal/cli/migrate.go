@@ -21,10 +21,14 @@ type migrateApply struct {
 
 // Run migrates the database.
 func (c *migrateApply) Run(ctx context.Context, s Streams) error {
-	tellUnknownVariables(s)
 	d, err := c.Parse()
 	if err != nil {
 		return err
+	}
+	if !d.IsNamed { // a new file is made only where one was asked for
+		if err := requireFile(d); err != nil {
+			return err
+		}
 	}
 	db, err := openWithSchema(ctx, d, config.MigrateAuto, nil)
 	if err != nil {
@@ -43,7 +47,6 @@ type migratePrint struct {
 
 // Run prints the schema.
 func (c *migratePrint) Run(s Streams) error {
-	tellUnknownVariables(s)
 	d, err := c.Parse()
 	if err != nil {
 		return err

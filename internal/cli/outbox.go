@@ -28,6 +28,9 @@ type outboxDatabase struct {
 
 // with opens the outbox for f.
 func (d outboxDatabase) with(ctx context.Context, f func(relay.Admin) error) error {
+	if err := d.check(); err != nil {
+		return err
+	}
 	admin, err := relay.OpenAdmin(ctx, d.Database)
 	if err != nil {
 		return err
@@ -36,8 +39,17 @@ func (d outboxDatabase) with(ctx context.Context, f func(relay.Admin) error) err
 	return f(admin)
 }
 
+// check refuses what names no database.
+func (d outboxDatabase) check() error {
+	if err := config.CheckDatabase(d.Database); err != nil {
+		return usageError{"--database (POSTHASTE_OUTBOX_DATABASE) " + err.Error()}
+	}
+	return nil
+}
+
 type outboxInstall struct {
 	outboxDatabase
+	Create     bool     `help:"Create the SQLite file if it does not exist."`
 	Print      bool     `help:"Print the SQL and open nothing: for teams with migrations of their own."`
 	GrantApp   []string `placeholder:"ROLE" help:"Roles of the database that applications log in as: they may enqueue. May be repeated."`
 	GrantRelay []string `placeholder:"ROLE" help:"Roles that relays log in as: they may move rows. May be repeated."`
@@ -46,8 +58,19 @@ type outboxInstall struct {
 // Run installs an outbox.
 func (c *outboxInstall) Run(ctx context.Context, s Streams) error {
 	if c.Print {
+		if err := c.check(); err != nil {
+			return err
+		}
 		_, err := io.WriteString(s.Stdout, relay.SchemaSQL(c.Database))
 		return err
+	}
+	if c.Create {
+		if err := c.check(); err != nil {
+			return err
+		}
+		if err := relay.CreateSQLite(c.Database); err != nil {
+			return err
+		}
 	}
 	return c.with(ctx, func(admin relay.Admin) error {
 		if err := admin.Install(ctx, relay.Grants{App: c.GrantApp, Relay: c.GrantRelay}); err != nil {

@@ -9,7 +9,10 @@ import (
 	"net/http"
 	"os"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
+
+	"github.com/posthaste-dev/posthaste/engine"
 )
 
 // Limits of a connection to a server of ours. Headers come in one packet or
@@ -21,9 +24,10 @@ const (
 	maxHeaderBytes    = 64 << 10
 )
 
-// httpGrace is the part of the grace that is left to HTTP requests under way.
-// They wait for a commit, not for receivers, so they are done in moments.
-func httpGrace(grace time.Duration) time.Duration { return min(grace/10, 2*time.Second) }
+// httpTimeout is how long HTTP requests under way may take at shutdown. They wait for a
+// commit and not for receivers, so they end within moments. Attempts go on meanwhile;
+// their own time begins after it.
+func httpTimeout(shutdown time.Duration) time.Duration { return min(shutdown/10, 2*time.Second) }
 
 func listen(ctx context.Context, address string) (net.Listener, error) {
 	var c net.ListenConfig
@@ -44,9 +48,34 @@ func newHTTPServer(handler http.Handler, log *slog.Logger) *http.Server {
 	}
 }
 
+// entry is a server's handler: one that answers probes while the server starts, then the
+// engine's.
+type entry struct {
+	handler atomic.Pointer[http.Handler]
+	awaited atomic.Pointer[string]
+}
+
+func newEntry() *entry {
+	e := &entry{}
+	e.waitFor("opening the database")
+	e.open(engine.StartingHandler(func() string { return *e.awaited.Load() }))
+	return e
+}
+
+// waitFor says what the start waits for.
+func (e *entry) waitFor(what string) { e.awaited.Store(&what) }
+
+// open replaces the handler.
+func (e *entry) open(h http.Handler) { e.handler.Store(&h) }
+
+// ServeHTTP implements http.Handler.
+func (e *entry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	(*e.handler.Load()).ServeHTTP(w, r)
+}
+
 // serveHTTP answers requests until ctx ends, then takes no new connections and
-// gives those under way the grace. It returns when none is left.
-func serveHTTP(ctx context.Context, server *http.Server, listener net.Listener, grace time.Duration) error {
+// gives those under way the timeout. It returns when none is left.
+func serveHTTP(ctx context.Context, server *http.Server, listener net.Listener, timeout time.Duration) error {
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	select {
@@ -54,7 +83,7 @@ func serveHTTP(ctx context.Context, server *http.Server, listener net.Listener, 
 		return fmt.Errorf("serve HTTP: %w", err)
 	case <-ctx.Done():
 	}
-	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
 	if err := server.Shutdown(stopping); err != nil {
 		_ = server.Close() // requests that are still not done: their clients get no answer

@@ -25,14 +25,13 @@ const maxShown = 50
 
 // Run checks the database. Findings are a failure.
 func (c *verifyCommand) Run(ctx context.Context, s Streams) error {
-	tellUnknownVariables(s)
 	d, err := c.Parse()
 	if err != nil {
 		return err
 	}
 	var db database
 	if c.Repair {
-		db, err = openWithSchema(ctx, d, config.MigrateAuto, nil)
+		db, err = openWithSchema(ctx, d, config.MigrateCheck, nil)
 	} else {
 		db, err = openToLook(ctx, d)
 	}

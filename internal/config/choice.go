@@ -10,7 +10,7 @@ import (
 var choices = []string{"false", "true", "networks", "all"}
 
 // Choice is a setting that may stand alone on the command line, as in
-// --metrics-open, or with a word, as in --allow-http=all. Its environment
+// --metrics-public, or with a word, as in --allow-http=all. Its environment
 // variable takes the word. Whether the word is a known one is for [Flags.Parse]
 // to say, with all other mistakes.
 type Choice string

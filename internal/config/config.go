@@ -46,12 +46,12 @@ type Config struct {
 	IdempotencyWindow time.Duration
 	// Replica names this process, over restarts. Default: host name and port.
 	Replica string
-	// Grace is the time for what is under way when the process is told to end.
-	// Default: 30s.
-	Grace time.Duration
-	// IdleSweep is the time between looks at a database in which nothing is due.
+	// ShutdownTimeout is how long attempts under way may take to end after the process
+	// is told to stop. Default: 30s.
+	ShutdownTimeout time.Duration
+	// ReconcileInterval is the time between looks at a database in which nothing is due.
 	// Default: 15m.
-	IdleSweep time.Duration
+	ReconcileInterval time.Duration
 	// Outboxes are databases whose outboxes are relayed: postgres:// URLs or paths of
 	// SQLite files. Default: none.
 	Outboxes []string
@@ -64,20 +64,19 @@ type Config struct {
 	LogFormat string
 	// LogLevel is the least level that is logged. Default: info.
 	LogLevel slog.Level
-	// MetricsOpen serves /metrics without a key. Default: false.
-	MetricsOpen bool
+	// MetricsPublic serves /metrics without a key. Default: false.
+	MetricsPublic bool
 }
 
 // Database names a database.
 type Database struct {
-	Name   string // path of an SQLite file, or a postgres:// URL
-	Direct string // the same PostgreSQL without a pooler; "" if there is none between
+	Name    string // path of an SQLite file, or a postgres:// URL
+	Direct  string // the same PostgreSQL without a pooler; "" if there is none between
+	IsNamed bool   // a flag, a variable or the configuration file names it; false: the default
 }
 
 // IsPostgres reports whether it is PostgreSQL rather than SQLite.
-func (d Database) IsPostgres() bool {
-	return strings.HasPrefix(d.Name, "postgres://") || strings.HasPrefix(d.Name, "postgresql://")
-}
+func (d Database) IsPostgres() bool { return isPostgres(d.Name) }
 
 // Migrate says what a starting server does with the database's schema.
 type Migrate string
@@ -105,8 +104,20 @@ type Endpoint struct {
 
 // Mistake is one thing that is wrong with the configuration.
 type Mistake struct {
-	Setting string // the flag's name without dashes
-	What    string // to be read after the name
+	Setting  string // the flag's name without dashes; "" for a variable that is no setting
+	Variable string // the variable that the value comes from; "" for the setting's own
+	What     string // to be read after the name
+}
+
+// String says which setting is wrong, and how.
+func (m Mistake) String() string {
+	switch {
+	case m.Setting == "":
+		return m.Variable + " " + m.What
+	case m.Variable != "":
+		return fmt.Sprintf("--%s (%s) %s", m.Setting, m.Variable, m.What)
+	}
+	return fmt.Sprintf("--%s (%s) %s", m.Setting, envName(m.Setting), m.What)
 }
 
 // Mistakes are all things that are wrong with a configuration.
@@ -122,7 +133,7 @@ func (m Mistakes) Error() string {
 		fmt.Fprintf(&b, "%d mistakes:", len(m))
 	}
 	for _, mistake := range m {
-		fmt.Fprintf(&b, "\n  --%s (%s) %s", mistake.Setting, envName(mistake.Setting), mistake.What)
+		b.WriteString("\n  " + mistake.String())
 	}
 	return b.String()
 }

@@ -69,6 +69,12 @@ func unquote(value string) string {
 	return value
 }
 
+// renamed are the former names of settings.
+var renamed = map[string]string{"grace": "shutdown-timeout", "idle-sweep": "reconcile-interval", "metrics-open": "metrics-public"}
+
+// Renamed returns the present name of a setting that had another name; "" if it had none.
+func Renamed(flag string) string { return renamed[flag] }
+
 // DidYouMean is the end of a sentence about a name that is none, "" where no other is near.
 func DidYouMean(nearest string) string {
 	if nearest == "" {
@@ -80,6 +86,9 @@ func DidYouMean(nearest string) string {
 // nearest returns the name that was probably meant: the one that is fewest edits
 // away; "" where each is another word.
 func nearest(key string, names []string) string {
+	if flag := Renamed(strings.TrimLeft(strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(key, prefix)), "_", "-"), "-")); flag != "" {
+		return envName(flag)
+	}
 	if flag := envName(strings.TrimLeft(strings.ToLower(key), "-")); slices.Contains(names, flag) {
 		return flag // written as the flag is
 	}

@@ -40,14 +40,14 @@ var documented = [][4]string{
 	{"dead-retention", "POSTHASTE_DEAD_RETENTION", "", "2160h"},
 	{"idempotency-window", "POSTHASTE_IDEMPOTENCY_WINDOW", "", ""},
 	{"replica", "POSTHASTE_REPLICA", "", ""},
-	{"grace", "POSTHASTE_GRACE", "", "30s"},
-	{"idle-sweep", "POSTHASTE_IDLE_SWEEP", "", "15m"},
+	{"shutdown-timeout", "POSTHASTE_SHUTDOWN_TIMEOUT", "", "30s"},
+	{"reconcile-interval", "POSTHASTE_RECONCILE_INTERVAL", "", "15m"},
 	{"outbox", "POSTHASTE_OUTBOX", "", ""},
 	{"outbox-poll", "POSTHASTE_OUTBOX_POLL", "", "10s"},
 	{"outbox-batch", "POSTHASTE_OUTBOX_BATCH", "", "500"},
 	{"log-format", "POSTHASTE_LOG_FORMAT", "", ""},
 	{"log-level", "POSTHASTE_LOG_LEVEL", "", "info"},
-	{"metrics-open", "POSTHASTE_METRICS_OPEN", "", "false"},
+	{"metrics-public", "POSTHASTE_METRICS_PUBLIC", "", "false"},
 	{"otlp-endpoint", "POSTHASTE_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT", ""},
 }
 
@@ -116,10 +116,10 @@ func TestDefaultFileSetsNothing(t *testing.T) {
 func TestFileIsRead(t *testing.T) {
 	setenv(t, nil)
 	name := write(t, "\ufeff# a comment\r\n\r\n  POSTHASTE_LISTEN = :9000\r\nPOSTHASTE_ALLOW_NETWORKS=127.0.0.0/8, fd00::/8\n"+
-		"POSTHASTE_ADMIN_KEY=\"key-with-#-and-=-1\"\nPOSTHASTE_REPLICA='a b'\nPOSTHASTE_GRACE=\nPOSTHASTE_METRICS_OPEN=true")
+		"POSTHASTE_ADMIN_KEY=\"key-with-#-and-=-1\"\nPOSTHASTE_REPLICA='a b'\nPOSTHASTE_SHUTDOWN_TIMEOUT=\nPOSTHASTE_METRICS_PUBLIC=true")
 	c, err := parse(t, "--config="+name)
 	if err != nil || c.Listen != ":9000" || len(c.AllowNetworks) != 2 || c.AdminKey != "key-with-#-and-=-1" || c.Replica != "a b" ||
-		c.Grace.String() != "30s" || !c.MetricsOpen {
+		c.ShutdownTimeout.String() != "30s" || !c.MetricsPublic {
 		t.Errorf("%+v, %v", c, err)
 	}
 	t.Setenv("POSTHASTE_CONFIG", name)
@@ -155,7 +155,7 @@ func TestFileMistakes(t *testing.T) {
 			t.Errorf("%.60q: %v, want %q in it", text, err, want)
 		}
 	}
-	_, err := parse(t, "--config", write(t, "nonsense\nPOSTHASTE_GRACE=soon\nPOSTHASTE_LISTN=1"), "--listen=1")
+	_, err := parse(t, "--config", write(t, "nonsense\nPOSTHASTE_SHUTDOWN_TIMEOUT=soon\nPOSTHASTE_LISTN=1"), "--listen=1")
 	if err == nil || !strings.Contains(err.Error(), "has 4 mistakes") {
 		t.Errorf("all at once: %v", err)
 	}
@@ -258,11 +258,11 @@ func TestSetTwice(t *testing.T) {
 func equal(a, b config.Config) bool {
 	same := len(a.AllowNetworks) == len(b.AllowNetworks)
 	a.AllowNetworks, b.AllowNetworks = nil, nil
-	return same && a.Listen == b.Listen && a.Database == b.Database && a.Roles == b.Roles && a.AdminKey == b.AdminKey &&
+	return same && a.Listen == b.Listen && a.Database.Name == b.Database.Name && a.Database.Direct == b.Database.Direct && a.Roles == b.Roles && a.AdminKey == b.AdminKey &&
 		a.MasterKey == b.MasterKey && a.AllowHTTP == b.AllowHTTP && a.Endpoint == b.Endpoint && a.MaxInFlight == b.MaxInFlight &&
 		a.MaxPayloadBytes == b.MaxPayloadBytes && a.Retention == b.Retention && a.DeadRetention == b.DeadRetention &&
-		a.IdempotencyWindow == b.IdempotencyWindow && a.Replica == b.Replica && a.Grace == b.Grace && a.IdleSweep == b.IdleSweep &&
-		a.LogFormat == b.LogFormat && a.LogLevel == b.LogLevel && a.MetricsOpen == b.MetricsOpen
+		a.IdempotencyWindow == b.IdempotencyWindow && a.Replica == b.Replica && a.ShutdownTimeout == b.ShutdownTimeout && a.ReconcileInterval == b.ReconcileInterval &&
+		a.LogFormat == b.LogFormat && a.LogLevel == b.LogLevel && a.MetricsPublic == b.MetricsPublic
 }
 
 // effective returns the effective values, whatever mistakes there are.

@@ -46,17 +46,17 @@ type Flags struct {
 	DeadRetention     string `name:"dead-retention" setting:"" placeholder:"DURATION" help:"How long dead letters are kept. Default: 2160h."`
 	IdempotencyWindow string `name:"idempotency-window" setting:"" placeholder:"DURATION" help:"How long idempotency keys are kept. Default: same as --retention."`
 
-	Replica   string `name:"replica" setting:"" placeholder:"NAME" help:"Name of this replica, kept over restarts. Default: host name and port."`
-	Grace     string `name:"grace" setting:"" placeholder:"DURATION" help:"Time for what is under way at SIGTERM. Default: 30s."`
-	IdleSweep string `name:"idle-sweep" setting:"" placeholder:"DURATION" help:"Time between looks at a database in which nothing is due. Default: 15m."`
+	Replica           string `name:"replica" setting:"" placeholder:"NAME" help:"Name of this replica, kept over restarts. Default: host name and port."`
+	ShutdownTimeout   string `name:"shutdown-timeout" setting:"" placeholder:"DURATION" help:"How long attempts under way may take to end after SIGTERM. Default: 30s."`
+	ReconcileInterval string `name:"reconcile-interval" setting:"" placeholder:"DURATION" help:"Time between looks at a database in which nothing is due. Default: 15m."`
 
 	Outbox      []string `name:"outbox" setting:"" sep:"none" placeholder:"URL|FILE" help:"Database of an application whose outbox is relayed: postgres:// URL without a pooler, or SQLite file. May be repeated. Default: none."`
 	OutboxPoll  string   `name:"outbox-poll" setting:"" placeholder:"DURATION" help:"Longest time between looks at an outbox that may not be empty. Default: 10s."`
 	OutboxBatch string   `name:"outbox-batch" setting:"" placeholder:"N" help:"Rows of an outbox that are relayed at once. Default: 500."`
 
-	LogFormat   string `name:"log-format" setting:"" placeholder:"text|json" help:"Default: text on a terminal, JSON elsewhere."`
-	LogLevel    string `name:"log-level" setting:"" placeholder:"debug|info|warn|error" help:"Least level that is logged. Default: info."`
-	MetricsOpen Choice `name:"metrics-open" setting:"" placeholder:"true" help:"Serve /metrics without a key. Default: false."`
+	LogFormat     string `name:"log-format" setting:"" placeholder:"text|json" help:"Default: text on a terminal, JSON elsewhere."`
+	LogLevel      string `name:"log-level" setting:"" placeholder:"debug|info|warn|error" help:"Least level that is logged. Default: info."`
+	MetricsPublic Choice `name:"metrics-public" setting:"" placeholder:"true" help:"Serve /metrics without a key. Default: false."`
 
 	// Settings of parts that are not built yet. They are read so that one who sets
 	// them learns it, rather than that nothing happens.

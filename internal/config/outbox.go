@@ -22,8 +22,7 @@ func (r *reader) outboxes(c Config) []string {
 			continue
 		case strings.Contains(value, "://") && betweenDatabases.MatchString(value):
 			r.wrong("outbox", "has a comma between two databases; repeat the flag, or in a variable put a space between them")
-		case strings.Contains(value, "://") || strings.HasPrefix(value, "file:"):
-			r.postgresURL("outbox", value)
+		case !r.checkDatabase("outbox", value):
 		case !c.Database.IsPostgres() && samePath(value, c.Database.Name):
 			r.wrong("outbox", "names the file of --db, which belongs to the engine alone")
 		}

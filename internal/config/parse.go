@@ -6,7 +6,6 @@ import (
 	"math"
 	"net"
 	"net/netip"
-	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -37,13 +36,33 @@ func newReader(flags map[string]string, lookup func(string) (string, bool), sett
 	if lookup != nil {
 		r.layers = []layer{{FromEnv, lookup}}
 		r.useFile()
+		for _, v := range UnknownVariables(os.Environ()) {
+			r.mistakes = append(r.mistakes, Mistake{Variable: v.Name, What: "is not a setting" + DidYouMean(v.Nearest)})
+		}
 	}
 	r.resolve(settings)
+	r.quoted(settings)
 	return r
 }
 
+// quoted refuses values in quotes: docker's --env-file and Kubernetes leave them on.
+func (r *reader) quoted(settings []Setting) {
+	for _, s := range settings {
+		v := r.values[s.Name]
+		if v.text != unquote(v.text) {
+			r.wrong(s.Name, "is in quotes, which are part of the value; leave them out")
+			v.text = unquote(v.text)
+			r.values[s.Name] = v
+		}
+	}
+}
+
 func (r *reader) wrong(name, format string, args ...any) {
-	r.mistakes = append(r.mistakes, Mistake{Setting: name, What: fmt.Sprintf(format, args...)})
+	m := Mistake{Setting: name, What: fmt.Sprintf(format, args...)}
+	if v := r.values[name]; v.Source == FromEnv || v.Source == FromFile {
+		m.Variable = v.From
+	}
+	r.mistakes = append(r.mistakes, m)
 }
 
 func (r *reader) isWrong(name string) bool {
@@ -77,24 +96,24 @@ func (f Flags) ParseAlone() (Config, error) {
 func (f Flags) read(lookup func(string) (string, bool)) (Config, *reader) {
 	r := newReader(given(f), lookup, Settings())
 	c := Config{
-		Listen:          r.listen(),
-		Migrate:         Migrate(r.word("migrate", string(MigrateAuto), string(MigrateCheck), string(MigrateOff))),
-		Roles:           r.roles(),
-		AdminKey:        r.adminKey(),
-		MasterKey:       r.masterKey(),
-		AllowNetworks:   r.networks(),
-		MaxInFlight:     r.count("max-in-flight"),
-		MaxPayloadBytes: r.size("max-payload"),
-		DisableAfter:    r.duration("disable-after"),
-		Retention:       r.duration("retention"),
-		DeadRetention:   r.duration("dead-retention"),
-		Grace:           r.duration("grace"),
-		IdleSweep:       r.duration("idle-sweep"),
-		OutboxPoll:      r.duration("outbox-poll"),
-		OutboxBatch:     r.count("outbox-batch"),
-		LogFormat:       r.word("log-format", "text", "json"),
-		LogLevel:        r.level(),
-		MetricsOpen:     r.word("metrics-open", "false", "true") == "true",
+		Listen:            r.listen(),
+		Migrate:           Migrate(r.word("migrate", string(MigrateAuto), string(MigrateCheck), string(MigrateOff))),
+		Roles:             r.roles(),
+		AdminKey:          r.adminKey(),
+		MasterKey:         r.masterKey(),
+		AllowNetworks:     r.networks(),
+		MaxInFlight:       r.count("max-in-flight"),
+		MaxPayloadBytes:   r.size("max-payload"),
+		DisableAfter:      r.duration("disable-after"),
+		Retention:         r.duration("retention"),
+		DeadRetention:     r.duration("dead-retention"),
+		ShutdownTimeout:   r.duration("shutdown-timeout"),
+		ReconcileInterval: r.duration("reconcile-interval"),
+		OutboxPoll:        r.duration("outbox-poll"),
+		OutboxBatch:       r.count("outbox-batch"),
+		LogFormat:         r.word("log-format", "text", "json"),
+		LogLevel:          r.level(),
+		MetricsPublic:     r.word("metrics-public", "false", "true") == "true",
 	}
 	c.IdempotencyWindow = c.Retention
 	if r.text("idempotency-window") != "" {
@@ -172,28 +191,27 @@ func (r *reader) masterKey() string {
 }
 
 func (r *reader) database() Database {
-	d := Database{Name: r.text("db"), Direct: r.text("db-direct")}
-	if strings.Contains(d.Name, "://") || strings.HasPrefix(d.Name, "file:") {
-		r.postgresURL("db", d.Name)
-	}
-	if d.Direct != "" {
-		if !d.IsPostgres() {
-			r.wrong("db-direct", "is for PostgreSQL only, and --db names an SQLite file")
-		}
-		r.postgresURL("db-direct", d.Direct)
+	d := Database{Name: r.text("db"), Direct: r.text("db-direct"), IsNamed: r.values["db"].Source != FromDefault}
+	r.checkDatabase("db", d.Name)
+	switch {
+	case d.Direct == "":
+	case !isPostgres(d.Direct):
+		r.wrong("db-direct", "is not a postgres:// URL; want "+wantURL)
+	case !d.IsPostgres() && !r.isWrong("db"):
+		r.wrong("db-direct", "is for PostgreSQL only, and --db names an SQLite file")
+	default:
+		r.checkDatabase("db-direct", d.Direct)
 	}
 	return d
 }
 
-// postgresURL never quotes the URL: it may hold a password.
-func (r *reader) postgresURL(name, value string) {
-	u, err := url.Parse(value)
-	switch {
-	case err != nil:
-		r.wrong(name, "is not a URL that can be read; escape special characters of the password as %%XX")
-	case u.Scheme != "postgres" && u.Scheme != "postgresql":
-		r.wrong(name, "has the scheme %q; want postgres://…, or the path of an SQLite file", u.Scheme)
+// checkDatabase reports a mistake in the name of a database, and whether there is none.
+func (r *reader) checkDatabase(name, value string) bool {
+	err := CheckDatabase(value)
+	if err != nil {
+		r.wrong(name, "%s", err)
 	}
+	return err == nil
 }
 
 func (r *reader) listen() string {

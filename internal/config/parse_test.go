@@ -63,13 +63,13 @@ func TestDefaults(t *testing.T) {
 	}
 	if c.Listen != "127.0.0.1:8700" || c.Database.Name != "posthaste.db" || c.Database.IsPostgres() || c.MaxInFlight != 512 ||
 		c.MaxPayloadBytes != 1<<20 || c.DisableAfter != 120*time.Hour || c.Retention != 720*time.Hour || c.DeadRetention != 2160*time.Hour ||
-		c.IdempotencyWindow != c.Retention || c.Grace != 30*time.Second || c.IdleSweep != 15*time.Minute ||
-		c.AllowHTTP != deliver.HTTPNowhere || c.AllowNetworks != nil || c.MetricsOpen || c.LogFormat != "" ||
+		c.IdempotencyWindow != c.Retention || c.ShutdownTimeout != 30*time.Second || c.ReconcileInterval != 15*time.Minute ||
+		c.AllowHTTP != deliver.HTTPNowhere || c.AllowNetworks != nil || c.MetricsPublic || c.LogFormat != "" ||
 		c.Replica != host+":8700" || c.AdminKey != "" || c.MasterKey != "" {
 		t.Errorf("defaults %+v", c)
 	}
 	var zero config.Flags
-	if again, err := zero.Parse(); err != nil || again.Listen != c.Listen || again.Grace != c.Grace {
+	if again, err := zero.Parse(); err != nil || again.Listen != c.Listen || again.ShutdownTimeout != c.ShutdownTimeout {
 		t.Errorf("the zero value: %+v, %v", again, err)
 	}
 }
@@ -89,12 +89,12 @@ func TestFlagWinsOverEnvironmentOverFallback(t *testing.T) {
 		len(c.AllowNetworks) != 2 || c.AllowNetworks[1] != netip.MustParsePrefix("fd00::/8") {
 		t.Errorf("environment: %+v, %v", c, err)
 	}
-	c, err = parse(t, "--listen=:9002", "--db", "other.db", "--allow-http=all", "--metrics-open", "--max-payload", "64KiB", "--retention", "192h", "--disable-after", "36h")
-	if err != nil || c.Listen != ":9002" || c.Database.Name != "other.db" || c.AllowHTTP != deliver.HTTPEverywhere || !c.MetricsOpen ||
+	c, err = parse(t, "--listen=:9002", "--db", "other.db", "--allow-http=all", "--metrics-public", "--max-payload", "64KiB", "--retention", "192h", "--disable-after", "36h")
+	if err != nil || c.Listen != ":9002" || c.Database.Name != "other.db" || c.AllowHTTP != deliver.HTTPEverywhere || !c.MetricsPublic ||
 		c.MaxPayloadBytes != 64<<10 || c.Retention != 192*time.Hour || c.IdempotencyWindow != 192*time.Hour || c.DisableAfter != 36*time.Hour {
 		t.Errorf("flags: %+v, %v", c, err)
 	}
-	for _, args := range [][]string{{"--allow-http", "--db=x"}, {"--allow-http", "networks"}, {"--allow-http=true"}} {
+	for _, args := range [][]string{{"--allow-http", "--db=x.db"}, {"--allow-http", "networks"}, {"--allow-http=true"}} {
 		if c, err = parse(t, args...); err != nil || c.AllowHTTP != deliver.HTTPNetworks {
 			t.Errorf("%v: %v, %v", args, c.AllowHTTP, err)
 		}
@@ -128,8 +128,8 @@ func TestAllMistakesAtOnce(t *testing.T) {
 	})
 	_, err := parse(t, "--listen=8700", "--admin-key="+secret, "--allow-networks=127.0.0.1,10.1.0.0/8", "--allow-http=yes",
 		"--max-in-flight=0", "--max-payload=1GiB", "--retention=24h", "--dead-retention=1h", "--idempotency-window=-1s",
-		"--grace=soon", "--disable-after=-1h", "--idle-sweep=0s", "--log-format=xml", "--log-level=loud", "--metrics-open=maybe", "--roles=accept,delivery",
-		"--replica=a\nb", "--db-direct=postgres://h/d", "--outbox=mysql://u:"+secret+"@h/d", "--outbox-poll=x", "--outbox-batch=2001", "--otlp-endpoint=x",
+		"--shutdown-timeout=soon", "--disable-after=-1h", "--reconcile-interval=0s", "--log-format=xml", "--log-level=loud", "--metrics-public=maybe", "--roles=accept,delivery",
+		"--replica=a\nb", "--db-direct=mysql://h/d", "--outbox=mysql://u:"+secret+"@h/d", "--outbox-poll=x", "--outbox-batch=2001", "--otlp-endpoint=x",
 		"--endpoint-secret="+secret)
 	mistakes, ok := errors.AsType[config.Mistakes](err)
 	if !ok {
@@ -141,8 +141,8 @@ func TestAllMistakesAtOnce(t *testing.T) {
 	}
 	for name, n := range map[string]int{
 		"listen": 1, "db": 1, "db-direct": 1, "admin-key": 1, "master-key": 1, "allow-networks": 2, "allow-http": 1, "max-in-flight": 1,
-		"max-payload": 1, "disable-after": 1, "retention": 1, "dead-retention": 1, "idempotency-window": 1, "grace": 1, "idle-sweep": 1, "replica": 1,
-		"log-format": 1, "log-level": 1, "metrics-open": 1, "roles": 1, "endpoint-url": 1, "endpoint-secret": 1,
+		"max-payload": 1, "disable-after": 1, "retention": 1, "dead-retention": 1, "idempotency-window": 1, "shutdown-timeout": 1, "reconcile-interval": 1, "replica": 1,
+		"log-format": 1, "log-level": 1, "metrics-public": 1, "roles": 1, "endpoint-url": 1, "endpoint-secret": 1,
 		"outbox": 1, "outbox-poll": 1, "outbox-batch": 1, "otlp-endpoint": 1,
 	} {
 		if got[name] != n {
@@ -180,5 +180,23 @@ func TestMasterKeyIsRequiredWithPostgres(t *testing.T) {
 	}
 	if _, err := parse(t, "--db=postgres://h/d", "--master-key="+keyring.Generate()); err != nil {
 		t.Error(err)
+	}
+}
+
+// What is wrong with a value that the environment gives under another name is told by
+// that name; a value in quotes would be used with them.
+func TestMistakesNameTheirVariable(t *testing.T) {
+	setenv(t, map[string]string{"DATABASE_URL": "mysql://u:s3cret@h/d", "POSTHASTE_ADMIN_KEY": `"key-of-the-env-001"`, "POSTHASTE_IDLE_SWEEP": "1h"})
+	_, err := parse(t)
+	if err == nil {
+		t.Fatal("taken")
+	}
+	for _, want := range []string{
+		"has 3 mistakes:", `--db (DATABASE_URL) has the scheme "mysql"`, "--admin-key (POSTHASTE_ADMIN_KEY) is in quotes, which are part of the value",
+		"POSTHASTE_IDLE_SWEEP is not a setting; did you mean POSTHASTE_RECONCILE_INTERVAL?",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in %v", want, err)
+		}
 	}
 }

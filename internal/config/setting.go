@@ -53,14 +53,14 @@ func Settings() []Setting {
 		{Name: "dead-retention", Default: "2160h"},
 		{Name: "idempotency-window"},
 		{Name: "replica"},
-		{Name: "grace", Default: "30s"},
-		{Name: "idle-sweep", Default: "15m"},
+		{Name: "shutdown-timeout", Default: "30s"},
+		{Name: "reconcile-interval", Default: "15m"},
 		{Name: "outbox", HasFile: true, kind: urls, isList: true},
 		{Name: "outbox-poll", Default: "10s"},
 		{Name: "outbox-batch", Default: "500"},
 		{Name: "log-format"},
 		{Name: "log-level", Default: "info"},
-		{Name: "metrics-open", Default: "false"},
+		{Name: "metrics-public", Default: "false"},
 		{Name: "otlp-endpoint"},
 	}
 	for i := range list {

@@ -43,7 +43,7 @@ func TestEffectiveDefaults(t *testing.T) {
 	setenv(t, map[string]string{"PORT": "9000"})
 	got := effective(t, "--retention=200h", "--db=postgres://u:p@h/d")
 	for name, want := range map[string]string{
-		"listen": "9000", "db-direct": "postgres://u:********@h/d", "idempotency-window": "200h", "grace": "30s", "admin-key": "",
+		"listen": "9000", "db-direct": "postgres://u:********@h/d", "idempotency-window": "200h", "shutdown-timeout": "30s", "admin-key": "",
 		"roles": "accept,inbound,deliver,relay,dashboard",
 	} {
 		if got[name].Value != want {

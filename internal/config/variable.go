@@ -6,7 +6,10 @@ import (
 	"strings"
 )
 
-const prefix = "POSTHASTE_"
+const (
+	prefix     = "POSTHASTE_"
+	testPrefix = "POSTHASTE_TEST_" // of this project's own tests
+)
 
 // variables returns the names that a setting can have in the environment and in the
 // configuration file.
@@ -44,14 +47,14 @@ type UnknownVariable struct {
 }
 
 // UnknownVariables looks through an environment, in the form of [os.Environ], for
-// names that are misspelled. A variable that is empty is as if not set. They are no
-// mistakes, as an unknown flag is: somebody else may have made them.
+// names that are misspelled. An empty variable counts as not set. Variables that
+// Kubernetes sets for a service called posthaste are left out.
 func UnknownVariables(environ []string) (unknown []UnknownVariable) {
 	names := append(variables(), otherVariables()...)
 	for _, pair := range environ {
 		name, value, _ := strings.Cut(pair, "=")
 		isLink := strings.HasSuffix(name, "_PORT") && strings.Contains(value, "://")
-		if !strings.HasPrefix(name, prefix) || value == "" || slices.Contains(names, name) || isLink || ofKubernetes.MatchString(name) {
+		if !strings.HasPrefix(name, prefix) || strings.HasPrefix(name, testPrefix) || value == "" || slices.Contains(names, name) || isLink || ofKubernetes.MatchString(name) {
 			continue
 		}
 		unknown = append(unknown, UnknownVariable{Name: name, Nearest: nearest(name, names)})

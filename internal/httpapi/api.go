@@ -40,8 +40,8 @@ type Config struct {
 	// Metrics are served at /metrics, and the API registers its own with them.
 	// Default: the pipeline's.
 	Metrics *telemetry.Metrics
-	// MetricsOpen serves /metrics without a key. Default: an admin key is needed.
-	MetricsOpen bool
+	// MetricsPublic serves /metrics without a key. Default: an admin key is needed.
+	MetricsPublic bool
 
 	// Stream is the live stream. Default: one on the pipeline's store, which only looks
 	// for changes now and then.

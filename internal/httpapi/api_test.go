@@ -39,8 +39,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-func TestMetricsOpen(t *testing.T) {
-	s := start(t, func(c *httpapi.Config) { c.MetricsOpen = true })
+func TestMetricsPublic(t *testing.T) {
+	s := start(t, func(c *httpapi.Config) { c.MetricsPublic = true })
 	s.get("/metrics", "Authorization:").want(200)
 }
 

@@ -41,7 +41,7 @@ type served struct {
 // routes is the whole API.
 func (a *api) routes() []route {
 	metrics := adminKey
-	if a.MetricsOpen {
+	if a.MetricsPublic {
 		metrics = open
 	}
 	return []route{

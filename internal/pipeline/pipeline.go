@@ -49,8 +49,8 @@ type Config struct {
 	// limit of open files lowers it: see [deliver.MaxAttempts].
 	MaxInFlight int
 
-	// Grace is how long Run may take to end once its context has ended: attempts under
-	// way get until three seconds before its end. Default: 30s.
+	// Grace is how long attempts under way may take to end once Run's context has ended.
+	// Run returns at most 4 s later: outcomes are recorded in that time. Default: 30s.
 	Grace time.Duration
 
 	// IdleSweep is the time between two walks of the reconciler. Default: 15m.
@@ -294,10 +294,10 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	case lost = <-p.nameLost:
 		p.log.Error("another replica goes by this one's name", "replica", p.cfg.Replica, "err", lost)
 	}
-	p.log.Info("stopping", "grace", p.cfg.Grace)
-	graceEnds := uptime() + p.cfg.Grace
-	p.graceEnds.Store(int64(graceEnds))
-	graceTimer := time.AfterFunc(p.cfg.Grace, p.endGrace)
+	p.log.Info("stopping", "timeout", p.cfg.Grace)
+	attemptsEnd := uptime() + p.cfg.Grace
+	p.graceEnds.Store(int64(attemptsEnd + settleMargin))
+	graceTimer := time.AfterFunc(p.cfg.Grace+settleMargin, p.endGrace)
 	defer graceTimer.Stop()
 	p.closeAccept.Do(func() { close(p.acceptClosed) })
 	p.drainSubmissions()
@@ -308,7 +308,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	loops.Wait()
 	p.lanes.stop()
 	p.throughs.tasks.Wait() // what they took is given back with the rest
-	p.drainAttempts(graceEnds - settleMargin)
+	p.drainAttempts(attemptsEnd)
 	stopSettle()
 	<-p.basket.done
 	stopBeats()
@@ -352,7 +352,7 @@ func (p *Pipeline) drainSubmissions() {
 	}
 }
 
-// settleMargin is the part of the grace that is kept for recording what ended.
+// settleMargin is how long recording may take once the last attempt has ended.
 const settleMargin = 3 * time.Second
 
 // drainAttempts lets nothing start, gives back what waits, and lets what is
@@ -366,7 +366,7 @@ func (p *Pipeline) drainAttempts(until time.Duration) {
 		p.lanes.workers.Wait()
 		close(ended)
 	}()
-	patience := time.NewTimer(max(until-uptime(), p.cfg.Grace/10))
+	patience := time.NewTimer(max(until-uptime(), 0))
 	defer patience.Stop()
 	select {
 	case <-ended:
@@ -388,7 +388,7 @@ func (p *Pipeline) retire() {
 		var n int
 		n, err = p.store.Revoke(ctx, store.RevokeParams{Epoch: epoch, Deliveries: left, Now: p.clock.Now()})
 		p.metrics.Lost.WithLabelValues("shutdown").Add(float64(n))
-		p.log.Warn("attempts were cut short by the end of the grace", "attempts", n, "err", err)
+		p.log.Warn("attempts were cut short by the shutdown timeout", "attempts", n, "err", err)
 	}
 	if due := p.waker.take(); err == nil && len(due) > 0 {
 		err = p.store.Wake(ctx, due)

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/internal/pgconnect"
 	"github.com/posthaste-dev/posthaste/outbox"
 )
 
@@ -86,7 +87,7 @@ func (b *postgresBox) connect(ctx context.Context) (err error) {
 	b.close(ctx)
 	conn, err := pgx.ConnectConfig(ctx, b.config.Copy())
 	if err != nil {
-		return fmt.Errorf("connect to the outbox: %w", err)
+		return fmt.Errorf("connect to the outbox: %w", pgconnect.Explain(err))
 	}
 	defer func() {
 		if err != nil {

@@ -2,12 +2,15 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/internal/pgconnect"
 	"github.com/posthaste-dev/posthaste/outbox"
 )
 
@@ -20,7 +23,7 @@ func openPostgresAdmin(ctx context.Context, url string) (*postgresAdmin, error) 
 	}
 	conn, err := pgx.ConnectConfig(ctx, b.config)
 	if err != nil {
-		return nil, fmt.Errorf("connect to the outbox's database: %w", err)
+		return nil, fmt.Errorf("connect to the outbox's database: %w", pgconnect.Explain(err))
 	}
 	return &postgresAdmin{conn}, nil
 }
@@ -33,12 +36,12 @@ func (a *postgresAdmin) Install(ctx context.Context, g Grants) error {
 	err := pgx.BeginFunc(ctx, a.conn, func(tx pgx.Tx) error {
 		// Several statements in one string: the simple protocol.
 		if _, err := tx.Conn().PgConn().Exec(ctx, outbox.PostgresSQL()).ReadAll(); err != nil {
-			return err
+			return notPermitted(err)
 		}
 		for granted, roles := range map[string][]string{"posthaste_outbox_app": g.App, "posthaste_outbox_relay": g.Relay} {
 			for _, role := range roles {
 				if _, err := tx.Exec(ctx, `grant `+granted+` to `+pgx.Identifier{role}.Sanitize()); err != nil {
-					return err
+					return noRole(role, err)
 				}
 			}
 		}
@@ -48,6 +51,30 @@ func (a *postgresAdmin) Install(ctx context.Context, g Grants) error {
 		return fmt.Errorf("install the outbox: %w", err)
 	}
 	return nil
+}
+
+// notPermitted explains an installation by a role without the rights that it takes.
+func notPermitted(err error) error {
+	answer, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok || answer.Code != "42501" {
+		return err
+	}
+	return &posthaste.Error{
+		Code: posthaste.CodeForbidden, Message: answer.Message, Err: err,
+		Hint: "connect as the owner of the database or as another role that may create schemas and roles, or have one run the SQL of --print",
+	}
+}
+
+// noRole explains a grant to a role that does not exist.
+func noRole(role string, err error) error {
+	answer, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok || answer.Code != "42704" {
+		return notPermitted(err)
+	}
+	return &posthaste.Error{
+		Code: posthaste.CodeNotFound, Message: fmt.Sprintf("there is no role %q in this database", role), Err: err,
+		Hint: "check the spelling, which is case-sensitive, or create the role first: CREATE ROLE " + pgx.Identifier{role}.Sanitize() + " LOGIN; nothing was installed",
+	}
 }
 
 const (

@@ -177,7 +177,7 @@ func (s setting) start(t *testing.T, r *receiver, change ...func(*engine.Config)
 func (s setting) run(t *testing.T, r *receiver, change ...func(*engine.Config)) (*engine.Engine, func()) {
 	t.Helper()
 	config := engine.Config{
-		MasterKey: masterKey, Replica: fmt.Sprintf("test-%d", time.Now().UnixNano()), Grace: 10 * time.Second, Outboxes: []string{s.outboxDB},
+		MasterKey: masterKey, Replica: fmt.Sprintf("test-%d", time.Now().UnixNano()), ShutdownTimeout: 10 * time.Second, Outboxes: []string{s.outboxDB},
 		AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, AllowHTTP: engine.HTTPNetworks,
 		Endpoint: engine.Endpoint{URL: r.URL}, Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}

@@ -2,9 +2,12 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"zombiezen.com/go/sqlite"
@@ -64,9 +67,7 @@ func (b *sqliteBox) connect(ctx context.Context) error {
 		},
 	}); err != nil {
 		_ = conn.Close()
-		return &posthaste.Error{
-			Code: posthaste.CodeUnavailable, Message: "the database has no outbox", Hint: "run posthaste outbox install", Err: err,
-		}
+		return noTables(err)
 	}
 	if version != outbox.SchemaVersion {
 		_ = conn.Close()
@@ -76,7 +77,43 @@ func (b *sqliteBox) connect(ctx context.Context) error {
 	return nil
 }
 
+// noTables explains an error of a statement on a file without an outbox. Others stay.
+func noTables(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case sqlite.ErrCode(err).ToPrimary() == sqlite.ResultNotADB:
+		return &posthaste.Error{
+			Code: posthaste.CodeUnavailable, Message: "the outbox's file is not an SQLite database", Hint: "give the path of the application's SQLite file", Err: err,
+		}
+	case strings.Contains(err.Error(), "no such table: posthaste_outbox"):
+		return &posthaste.Error{
+			Code: posthaste.CodeUnavailable, Message: "the database has no outbox", Hint: `run "posthaste outbox install --database FILE"`, Err: err,
+		}
+	}
+	return err
+}
+
+// CreateSQLite makes an empty SQLite database, unless the file exists. It does nothing
+// for a postgres:// URL.
+func CreateSQLite(database string) error {
+	if isPostgres(database) {
+		return nil
+	}
+	f, err := os.OpenFile(database, os.O_RDWR|os.O_CREATE, 0o600) // an empty file is an empty database
+	if err != nil {
+		return fmt.Errorf("create the application's database: %w", err)
+	}
+	return f.Close()
+}
+
 func openSQLite(path string) (*sqlite.Conn, error) {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil, &posthaste.Error{
+			Code: posthaste.CodeUnavailable, Message: "there is no file " + path,
+			Hint: `give the path of the application's SQLite file; "posthaste outbox install --create" makes a new one`, Err: err,
+		}
+	}
 	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
 	if err != nil {
 		return nil, fmt.Errorf("open the outbox's database %s: %w", path, err)

@@ -27,7 +27,10 @@ func (a *sqliteAdmin) Close(ctx context.Context) { a.box.close(ctx) }
 
 func (a *sqliteAdmin) Install(ctx context.Context, g Grants) error {
 	if len(g.App)+len(g.Relay) > 0 {
-		return errors.New("install the outbox: SQLite has no roles")
+		return &posthaste.Error{
+			Code: posthaste.CodeInvalid, Message: "install the outbox: SQLite has no roles",
+			Hint: "leave out --grant-app and --grant-relay: who may write the file may enqueue",
+		}
 	}
 	defer a.box.interruptible(ctx)()
 	err := inSQLite(a.box.conn, func(conn *sqlite.Conn) error {
@@ -44,7 +47,7 @@ func (a *sqliteAdmin) Install(ctx context.Context, g Grants) error {
 		})
 	})
 	if err != nil {
-		return fmt.Errorf("install the outbox: %w", err)
+		return fmt.Errorf("install the outbox: %w", noTables(err))
 	}
 	return nil
 }
@@ -71,7 +74,7 @@ func (a *sqliteAdmin) Parked(ctx context.Context, limit int) (out []ParkedRow, e
 		return nil
 	}})
 	if err != nil {
-		return nil, fmt.Errorf("list parked rows: %w", err)
+		return nil, fmt.Errorf("list parked rows: %w", noTables(err))
 	}
 	return out, nil
 }
@@ -100,7 +103,7 @@ func (a *sqliteAdmin) inChunks(ctx context.Context, ids []outbox.ID, statements 
 			return err
 		})
 		if err != nil {
-			return total, fmt.Errorf("change parked rows: %w", err)
+			return total, fmt.Errorf("change parked rows: %w", noTables(err))
 		}
 		total += n
 		if n < chunk || len(ids) > 0 {
@@ -127,7 +130,7 @@ func parkedPlaces(conn *sqlite.Conn, ids []outbox.ID) (places []int64, err error
 func (a *sqliteAdmin) Status(ctx context.Context) (Status, error) {
 	c, err := a.box.count(ctx)
 	if err != nil {
-		return Status{}, fmt.Errorf("count the rows of the outbox: %w", err)
+		return Status{}, fmt.Errorf("count the rows of the outbox: %w", noTables(err))
 	}
 	return Status{Waiting: c.waiting, Parked: c.parked, OldestAt: c.oldestAt}, nil
 }

@@ -199,7 +199,7 @@ func TestIdleDatabaseIsLeftAsleep(t *testing.T) {
 func TestMetricsAndShutdown(t *testing.T) {
 	s, r := setting{testdb.SQLite(t), testdb.Postgres(t)}, newReceiver(t)
 	s.install(t)
-	e, stop := s.run(t, r, func(c *engine.Config) { c.MetricsOpen = true })
+	e, stop := s.run(t, r, func(c *engine.Config) { c.MetricsPublic = true })
 	bad := event("x")
 	bad.Tenant, bad.OrderKey = "nobody", "k"
 	held := event("y")
