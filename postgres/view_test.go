@@ -2,11 +2,13 @@ package postgres
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/posthaste-dev/posthaste"
 	"github.com/posthaste-dev/posthaste/internal/store"
+	"github.com/posthaste-dev/posthaste/internal/store/storetest"
 )
 
 // TestPrintedIDs holds the SQL functions to the Go ones.
@@ -62,6 +64,19 @@ func TestViews(t *testing.T) {
 		var got string
 		if err := db.side.QueryRow(t.Context(), c.sql).Scan(&got); err != nil || got != c.want {
 			t.Errorf("%s\n got  %q, %v\n want %q", c.sql, got, err, c.want)
+		}
+	}
+}
+
+// The columns are those of the other database.
+func TestViewColumns(t *testing.T) {
+	db, _ := open(t)
+	for name, want := range storetest.Views {
+		var got []string
+		err := db.side.QueryRow(t.Context(), `select array_agg(column_name::text order by ordinal_position) from information_schema.columns
+			where table_schema = current_schema() and table_name = $1`, name).Scan(&got)
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s has %v, %v; want %v", name, got, err, want)
 		}
 	}
 }

@@ -4,16 +4,23 @@ import (
 	"bytes"
 	"encoding/csv"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/internal/store/storetest"
 )
 
 // view reads a view through the driver: its rows by column.
 func view(t *testing.T, db *DB, query string) (out []map[string]string) {
 	t.Helper()
 	err := db.read(t.Context(), "view", func(c *conn) error {
+		// A connection from before the migration learns of it here; else the columns' names
+		// would be those of the schema that it remembers.
+		if _, err := c.get(sqlPing, func(row) {}); err != nil {
+			return err
+		}
 		for r, err := range c.rows(query) {
 			if err != nil {
 				return err
@@ -46,10 +53,10 @@ func TestViews(t *testing.T) {
 	for i, r := range rows {
 		for column, want := range map[string]string{
 			"id":    events[i].ID.Delivery(1).Print(posthaste.KindDelivery),
-			"event": events[i].ID.Print(posthaste.KindEvent), "endpoint": w.endpoint.ID.Print(posthaste.KindEndpoint),
+			"event_id": events[i].ID.Print(posthaste.KindEvent), "endpoint_id": w.endpoint.ID.Print(posthaste.KindEndpoint),
 			"tenant": "default", "type": "invoice.paid",
 			"status": want[i].status, "last_outcome": want[i].outcome, "reason": want[i].reason,
-			"run_at": w.now.Format("2006-01-02 15:04:05.000"),
+			"run_at": w.now.Format("2006-01-02T15:04:05.000Z"),
 		} {
 			if r[column] != want {
 				t.Errorf("row %d of v_deliveries: %s is %q, want %q", i, column, r[column], want)
@@ -63,10 +70,24 @@ func TestViews(t *testing.T) {
 	if len(dead) != 1 || dead[0]["id"] != rows[2]["id"] || dead[0]["last_status_code"] != "400" || dead[0]["last_error"] != "answered 400" {
 		t.Errorf("v_dead: %v", dead)
 	}
-	attempts := view(t, db, `SELECT * FROM v_attempts ORDER BY delivery`)
-	if len(attempts) != 3 || attempts[1]["delivery"] != rows[1]["id"] || attempts[1]["outcome"] != "transient" ||
+	attempts := view(t, db, `SELECT * FROM v_attempts ORDER BY delivery_id`)
+	if len(attempts) != 3 || attempts[1]["delivery_id"] != rows[1]["id"] || attempts[1]["outcome"] != "transient" ||
 		attempts[1]["status_code"] != "503" || attempts[1]["duration_ms"] != "1.0" {
 		t.Errorf("v_attempts: %v", attempts)
+	}
+}
+
+// The columns are those of the other database.
+func TestViewColumns(t *testing.T) {
+	db := openTest(t, Config{})
+	for name, want := range storetest.Views {
+		var got []string
+		for _, r := range view(t, db, `SELECT name FROM pragma_table_info('`+name+`') ORDER BY cid`) {
+			got = append(got, r["name"])
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s has %v, want %v", name, got, want)
+		}
 	}
 }
 
@@ -84,8 +105,8 @@ func TestViewsPrintIDs(t *testing.T) {
 			cause, status_code, endpoint_version, replica) VALUES (?1, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 200, 1, '')`, id)
 	}
 	printed := map[string]bool{}
-	for _, r := range view(t, db, `SELECT delivery FROM v_attempts`) {
-		printed[r["delivery"]] = true
+	for _, r := range view(t, db, `SELECT delivery_id FROM v_attempts`) {
+		printed[r["delivery_id"]] = true
 	}
 	for _, id := range ids {
 		if !printed[id.Print(posthaste.KindDelivery)] {
@@ -106,7 +127,7 @@ func TestViewsInTheShell(t *testing.T) {
 	db := openTest(t, Config{})
 	newWork(t, db).round(t, 40)
 	for _, query := range []string{
-		`SELECT * FROM v_deliveries ORDER BY id`, `SELECT * FROM v_dead ORDER BY id`, `SELECT * FROM v_attempts ORDER BY delivery, number`,
+		`SELECT * FROM v_deliveries ORDER BY id`, `SELECT * FROM v_dead ORDER BY id`, `SELECT * FROM v_attempts ORDER BY delivery_id, number`,
 	} {
 		out, err := exec.CommandContext(t.Context(), shell, "-readonly", "-csv", "-header", db.cfg.Path, query).CombinedOutput()
 		if err != nil {

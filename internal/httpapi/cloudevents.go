@@ -1,11 +1,15 @@
 package httpapi
 
 import (
+	"bytes"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"mime"
 	"net/url"
+	"regexp"
 	"strings"
 	"time"
 
@@ -111,17 +115,22 @@ func (s *submissionReader) ceHeader(name string, values []string) {
 		s.binary.spell(prefixCloudEvents)
 	}
 	value := s.one(name, values, maxAttributeBytes)
+	decoded, ok := decodeAttribute(value)
+	if !ok {
+		s.report(name, "is not UTF-8 once its percent-encoding is undone", "write a percent sign that begins no code as %25")
+	}
 	lower := strings.ToLower(name)
 	s.forwards.attributeBytes += len(name) + len(value)
 	s.Event.Headers = append(s.Event.Headers, posthaste.Header{Name: lower, Value: value})
 	if a := s.binary.named(lower[len(prefixCloudEvents):]); a != nil {
-		a.value, a.given = decodeAttribute(value), true
+		a.value, a.given = decoded, true
 	}
 }
 
 // decodeAttribute undoes the quoting of section 3.1.3.2 of the binding: a quoted
-// string, then one round of percent-decoding. What is no such code stays.
-func decodeAttribute(value string) string {
+// string, then one round of percent-decoding. A percent sign that begins no code stays.
+// It returns false where what comes out is not text.
+func decodeAttribute(value string) (string, bool) {
 	if n := len(value); n >= 2 && value[0] == '"' && value[n-1] == '"' {
 		plain := make([]byte, 0, n)
 		for i := 1; i < n-1; i++ {
@@ -132,10 +141,11 @@ func decodeAttribute(value string) string {
 		}
 		value = string(plain)
 	}
-	if decoded, err := url.PathUnescape(value); err == nil && isText(decoded) {
-		return decoded
+	decoded, err := url.PathUnescape(value)
+	if err != nil {
+		return value, true
 	}
-	return value
+	return decoded, isText(decoded)
 }
 
 // readStructured takes an event whose attributes are in its body. The headers
@@ -150,13 +160,16 @@ func (s *submissionReader) readStructured(text []byte) {
 	ce := cloudEvent{}
 	ce.spell("")
 	var data, data64 bool
+	var content []byte // the value of data or of data_base64, as it stands in the body
 	eachMember(text, func(name, value []byte) {
 		switch string(name) {
 		case "data":
 			s.once(&data, "data")
+			content = value
 			return
 		case "data_base64":
 			s.once(&data64, "data_base64")
+			content = value
 			return
 		}
 		// Null stands for an attribute that is not there (JSON format, section 2.2).
@@ -176,6 +189,56 @@ func (s *submissionReader) readStructured(text []byte) {
 		}
 	}
 	s.takeCloudEvent(&ce)
+	s.Content = contentOfData(content, data64, ce.dataContentType.value)
+}
+
+// contentOfData returns the data of a structured CloudEvent as contentOfBody returns that
+// of a binary one: the two forms of one event have the same content. value is the JSON
+// value of data, or of data_base64.
+func contentOfData(value []byte, isBase64 bool, contentType string) []byte {
+	if len(value) == 0 {
+		return []byte{}
+	}
+	plain, isString := "", value[0] == '"'
+	if isString {
+		plain, isString = unquote(value)
+	}
+	switch {
+	case isBase64:
+		raw, err := base64.StdEncoding.DecodeString(plain)
+		if err != nil || !isString {
+			return value // it is not ours to judge: the event is delivered as it came
+		}
+		return contentOfBody(raw, contentType)
+	case isString && contentType != "" && !isJSONType(contentType):
+		return []byte(plain) // JSON format, section 3.1.1
+	}
+	return compacted(value)
+}
+
+// contentOfBody returns the data of a binary CloudEvent, by which a repeated event is told
+// from another one: JSON without insignificant space, anything else as it is.
+func contentOfBody(body []byte, contentType string) []byte {
+	if contentType == "" || isJSONType(contentType) {
+		return compacted(body)
+	}
+	return body
+}
+
+// isJSONType reports whether a media type is JSON (JSON format, section 3.1).
+func isJSONType(contentType string) bool {
+	mediaType := mediaTypeOf(contentType)
+	_, subtype, _ := strings.Cut(mediaType, "/")
+	return subtype == "json" || strings.HasSuffix(subtype, "+json")
+}
+
+// compacted returns JSON without insignificant space, and anything else as it is.
+func compacted(text []byte) []byte {
+	var b bytes.Buffer
+	if json.Compact(&b, text) != nil {
+		return text
+	}
+	return b.Bytes()
 }
 
 // once notes that a member is there, and reports one that is there twice:
@@ -281,10 +344,27 @@ func (s *submissionReader) checkOptional(ce *cloudEvent) {
 	}
 }
 
-// isRFC3339 takes the small letters too, which the RFC allows and package time does not.
+// rfc3339 is the grammar of RFC 3339, section 5.6, which is stricter than package time in
+// the fraction and looser in small letters and leap seconds.
+var rfc3339 = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:(\d{2})(\.\d+)?([Zz]|[+-]\d{2}:\d{2})$`)
+
+// isRFC3339 reports whether a text is a time of RFC 3339. A leap second is one at the end
+// of a month in UTC (section 5.7).
 func isRFC3339(text string) bool {
-	_, err := time.Parse(time.RFC3339, strings.ToUpper(text))
-	return err == nil
+	found := rfc3339.FindStringSubmatchIndex(text)
+	if found == nil {
+		return false
+	}
+	isLeap := text[found[2]:found[3]] == "60"
+	if isLeap {
+		text = text[:found[2]] + "59" + text[found[3]:]
+	}
+	at, err := time.Parse(time.RFC3339, strings.ToUpper(text))
+	if err != nil || !isLeap {
+		return err == nil
+	}
+	next := at.UTC().Truncate(time.Second).Add(time.Second)
+	return next.Day() == 1 && next.Hour() == 0 && next.Minute() == 0 && next.Second() == 0
 }
 
 func isAbsoluteURI(text string) bool {

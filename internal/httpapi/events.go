@@ -102,6 +102,8 @@ func (a *api) readSubmission(c *call) (in pipeline.Submission, err error) {
 		if err := s.end(); err != nil {
 			return in, err
 		}
+	} else if s.binary != nil {
+		s.Content = contentOfBody(s.Event.Payload, s.Event.ContentType)
 	}
 	return s.Submission, nil
 }

@@ -17,6 +17,10 @@ type Submission struct {
 	Endpoints []posthaste.ID  // only to these and those of UIDs; both empty: to all that subscribe
 	UIDs      []string        // owners' own ids of endpoints
 
+	// Content is what tells a repeated event from another one with its idempotency key.
+	// Nil: the payload.
+	Content []byte
+
 	Namespace int16  // of the idempotency key. Default: the API's
 	KeyScope  string // keeps equal keys of one namespace apart, such as those of two sources
 	KeepFirst bool   // the same key with another type or bytes is a duplicate too, told apart in the receipt
@@ -103,9 +107,9 @@ func newSubmission(in Submission) *submission {
 	s := &submission{Submission: in, answer: make(chan Result, 1), givenUp: uptime() + acceptPatience}
 	switch { // without a key it can't be taken for another event
 	case in.Event.IdempotencyKey != "":
-		s.sum, s.key = sumOf(in.Event), keyOf(in)
+		s.sum, s.key = sumOf(in), keyOf(in)
 	case in.OutboxRow != store.Hash{}:
-		s.Namespace, s.sum, s.key = store.NamespaceOutbox, sumOf(in.Event), in.OutboxRow
+		s.Namespace, s.sum, s.key = store.NamespaceOutbox, sumOf(in), in.OutboxRow
 	}
 	return s
 }
@@ -189,11 +193,15 @@ func (p *Pipeline) await(s *submission) Result {
 }
 
 // sumOf is what tells a repeated event from another one with its key.
-func sumOf(e posthaste.Event) store.Hash {
+func sumOf(in Submission) store.Hash {
+	content := in.Content
+	if content == nil {
+		content = in.Event.Payload
+	}
 	h := sha256.New()
-	h.Write([]byte(e.Type))
+	h.Write([]byte(in.Event.Type))
 	h.Write([]byte{0})
-	h.Write(e.Payload)
+	h.Write(content)
 	var out [sha256.Size]byte
 	return store.Hash(h.Sum(out[:0])[:16])
 }
