@@ -52,7 +52,7 @@ func TestViews(t *testing.T) {
 	}
 	for i, r := range rows {
 		for column, want := range map[string]string{
-			"id":    events[i].ID.Delivery(1).Print(posthaste.KindDelivery),
+			"id":       events[i].ID.Delivery(1).Print(posthaste.KindDelivery),
 			"event_id": events[i].ID.Print(posthaste.KindEvent), "endpoint_id": w.endpoint.ID.Print(posthaste.KindEndpoint),
 			"tenant": "default", "type": "invoice.paid",
 			"status": want[i].status, "last_outcome": want[i].outcome, "reason": want[i].reason,
