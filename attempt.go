@@ -40,6 +40,7 @@ const (
 	CauseStatus         Cause = 11
 	CauseHandler        Cause = 12
 	CauseLost           Cause = 13
+	CauseLocal          Cause = 14 // this server lacked something, such as file descriptors
 )
 
 var causeNames = map[Cause]string{
@@ -47,11 +48,37 @@ var causeNames = map[Cause]string{
 	CauseConnectTimeout: "connect_timeout", CauseTLS: "tls", CauseWrite: "write",
 	CauseHeaderTimeout: "header_timeout", CauseBodyTimeout: "body_timeout",
 	CauseTooLarge: "too_large", CauseBadResponse: "bad_response", CauseStatus: "status",
-	CauseHandler: "handler", CauseLost: "lost",
+	CauseHandler: "handler", CauseLost: "lost", CauseLocal: "local",
 }
 
 // String returns the word that the API shows, or "" where nothing failed.
 func (c Cause) String() string { return causeNames[c] }
+
+// Fault says where the cause of a failed attempt lies.
+type Fault int8
+
+// The faults.
+const (
+	FaultNone     Fault = iota
+	FaultReceiver       // the receiver answered, or did not answer as HTTP and TLS ask for
+	FaultNetwork        // the receiver was not reached: its name, its address, or the way to it
+	FaultPolicy         // this server's settings refuse the receiver's address
+	FaultLocal          // this server: the receiver has nothing to do with it
+)
+
+// faults has every cause. A cause of FaultLocal counts neither against the endpoint
+// (its circuit breaker, its failures) nor against the delivery's retry schedule.
+var faults = map[Cause]Fault{
+	CauseNone: FaultNone,
+	CauseDNS:  FaultNetwork, CauseRefused: FaultNetwork, CauseConnectTimeout: FaultNetwork, CauseWrite: FaultNetwork,
+	CauseBlockedAddress: FaultPolicy,
+	CauseTLS:            FaultReceiver, CauseHeaderTimeout: FaultReceiver, CauseBodyTimeout: FaultReceiver, CauseTooLarge: FaultReceiver,
+	CauseBadResponse: FaultReceiver, CauseStatus: FaultReceiver, CauseHandler: FaultReceiver,
+	CauseLost: FaultLocal, CauseLocal: FaultLocal,
+}
+
+// Fault returns where a failure with this cause lies.
+func (c Cause) Fault() Fault { return faults[c] }
 
 // Attempt is the record of one try of a delivery. Records are append-only, with
 // one exception: the late result of a lost attempt completes its own record.
@@ -61,6 +88,7 @@ type Attempt struct {
 	Timings         Timings
 	Outcome         Outcome
 	Late            bool // the result arrived after the attempt had been recorded as lost
+	SentTwice       bool // the request was sent again, on a new connection, after a reused one broke before an answer
 	Cause           Cause
 	StatusCode      int    // 0 if no response came
 	Error           string // in words; "" for a 2xx

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"github.com/posthaste-dev/posthaste"
@@ -98,6 +99,13 @@ type Result struct {
 	Body    []byte
 
 	RetryAfter string // the header's value, whatever the status
+
+	// SentTwice reports that the request was written a second time, on a new
+	// connection: the first connection, a reused one, broke before the response began.
+	SentTwice bool
+
+	// Shortage is what this server lacked, for [posthaste.CauseLocal].
+	Shortage Shortage
 }
 
 // Sender makes attempts. It keeps connections for later ones; [Sender.Close]
@@ -109,6 +117,9 @@ type Sender struct {
 
 	secure, plain dialer
 	pool          *pool
+	resolver      resolverCheck
+
+	outOfDescriptors atomic.Int64 // Unix time in nanoseconds of the last such failure
 }
 
 // New returns a sender.
@@ -124,6 +135,12 @@ func New(c Config) *Sender {
 	resolver := c.Resolver
 	if resolver == nil {
 		resolver = &net.Resolver{PreferGo: true}
+	}
+	s.resolver.resolver = resolver
+	if c.RootCAs == nil {
+		// crypto/x509 reads the system's certificates once. If that failed later, for lack
+		// of descriptors, every handshake after it would fail.
+		_, _ = x509.SystemCertPool()
 	}
 	// No protocol but HTTP/1.1: with HTTP/2, one connection would carry all
 	// attempts to a host and stall them together.
@@ -152,10 +169,12 @@ func (s *Sender) Close() {
 // When ctx ends first, the result names the step that was under way, as for a
 // timeout: the caller, who ended ctx, knows that it says nothing of the receiver.
 //
-// A request that meets a connection which the receiver has closed meanwhile is
-// written again on another one, within the same attempt. The receiver may then
-// see it twice, which at-least-once delivery allows; each such replay uses up a
-// connection on which an earlier request was answered, so they cannot go on.
+// An attempt writes its request at most twice. It does so where a reused connection
+// breaks before the first byte of a response, as when the receiver has closed an
+// idle connection. The second request goes over a new connection. The receiver may
+// see both, and Result.SentTwice tells.
+//
+// A failed lookup may take up to two seconds more, to tell whose fault it is.
 func (s *Sender) Send(ctx context.Context, t *Target, m *Message) Result {
 	r := Result{StartedAt: s.now()}
 	w := workspaces.Get().(*workspace)
@@ -164,30 +183,38 @@ func (s *Sender) Send(ctx context.Context, t *Target, m *Message) Result {
 	p := &w.progress
 	if t.to.plain {
 		if err := s.guard.checkHTTP(); err != nil {
-			return p.failed(ctx, r, err)
+			return s.failed(ctx, p, r, err)
 		}
 	}
 	w.request, w.body = s.appendRequest(w.request[:0], t, m, r.StartedAt), m.Body
-	for {
-		c, err := s.connect(ctx, t.to, p)
-		if err != nil {
-			return p.failed(ctx, r, err)
-		}
-		err = c.exchange(ctx, p, w, &r)
-		if !w.isReusable {
-			s.pool.drop(c)
-		}
-		switch {
-		case err == nil:
-			r = p.answered(r)
-			if w.isReusable {
-				s.pool.give(c, p.began.Add(r.Timings.Total))
-			}
-			return r
-		case !c.isReused || w.hasAnswer || ctx.Err() != nil || isTimeout(err):
-			return p.failed(ctx, r, err)
+	c, err := s.connect(ctx, t.to, p)
+	if err != nil {
+		return s.failed(ctx, p, r, err)
+	}
+	err = s.exchange(ctx, c, w, &r)
+	if err != nil && c.isReused && !w.hasAnswer && ctx.Err() == nil && !isTimeout(err) && shortageOf(err) == "" {
+		if c, err = s.dial(ctx, t.to, p); err == nil {
+			r.SentTwice = true
+			err = s.exchange(ctx, c, w, &r)
 		}
 	}
+	if err != nil {
+		return s.failed(ctx, p, r, err)
+	}
+	r = p.answered(r)
+	if w.isReusable {
+		s.pool.give(c, p.began.Add(r.Timings.Total))
+	}
+	return r
+}
+
+// exchange is that of the connection, which it drops unless it can be used again.
+func (s *Sender) exchange(ctx context.Context, c *conn, w *workspace, r *Result) error {
+	err := c.exchange(ctx, &w.progress, w, r)
+	if !w.isReusable {
+		s.pool.drop(c)
+	}
+	return err
 }
 
 // connect returns a connection with the attempt's deadline on it: one that is
@@ -199,6 +226,11 @@ func (s *Sender) connect(ctx context.Context, to destination, p *progress) (*con
 		}
 		s.pool.drop(c)
 	}
+	return s.dial(ctx, to, p)
+}
+
+// dial returns a new connection with the attempt's deadline on it.
+func (s *Sender) dial(ctx context.Context, to destination, p *progress) (*conn, error) {
 	d := &s.secure
 	if to.plain {
 		d = &s.plain

@@ -23,7 +23,7 @@ func (d *dialer) dial(ctx context.Context, address string, p *progress) (*conn, 
 	defer steps.end(p)
 	raw, err := d.net.DialContext(steps.trace(ctx), "tcp", address)
 	if err != nil {
-		return nil, err
+		return nil, steps.reason(err)
 	}
 	s, err := newSocket(raw)
 	if err != nil {

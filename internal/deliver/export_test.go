@@ -21,7 +21,7 @@ func (s *Sender) Exchange(t *Target, m *Message, over net.Conn) (r Result, isReu
 	r.StartedAt = s.now()
 	w.request, w.body = s.appendRequest(w.request[:0], t, m, r.StartedAt), m.Body
 	if err := newConn(over, nil).exchange(ctx, p, w, &r); err != nil {
-		return p.failed(ctx, r, err), w.isReusable
+		return s.failed(ctx, p, r, err), w.isReusable
 	}
 	return p.answered(r), w.isReusable
 }

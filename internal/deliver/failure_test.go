@@ -237,7 +237,7 @@ func TestTLSFailures(t *testing.T) {
 	defer server.Close()
 	otherName := func(c *deliver.Config) {
 		trust(server)(c)
-		c.Resolver = fakeDNS(t, func() [4]byte { return [4]byte{127, 0, 0, 1} })
+		c.Resolver = fakeDNS(t, func(string) dnsAnswer { return dnsAnswer{ip: [4]byte{127, 0, 0, 1}} })
 	}
 	silent, _ := rawServer(t, untilClosed)
 	plain, _ := rawServer(t, answering("HTTP/1.1 400 Bad Request\r\n\r\n"))

@@ -2,7 +2,6 @@ package deliver
 
 import (
 	"errors"
-	"fmt"
 	"net/netip"
 	"strings"
 	"syscall"
@@ -41,7 +40,8 @@ func newGuard(allow []netip.Prefix, http PlainHTTP) guard {
 	return g
 }
 
-// blockedError is why an address was not connected to.
+// blockedError is why an address was not connected to. It does not name the address:
+// owners of endpoints read it, and an address behind a name may be internal.
 type blockedError struct{ what, hint string }
 
 func (e *blockedError) Error() string { return e.what + "; " + e.hint }
@@ -66,7 +66,7 @@ func (g guard) controlPlain(_, address string, _ syscall.RawConn) error {
 func (g guard) checkDialled(address string, check func(netip.Addr) error) error {
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil { // never let through what could not be understood
-		return &blockedError{fmt.Sprintf("address %q cannot be checked", address), "use a TCP address"}
+		return &blockedError{"the host's address cannot be checked", "use a TCP address"}
 	}
 	return check(ap.Addr())
 }
@@ -79,8 +79,8 @@ func (g guard) checkPlain(addr netip.Addr) error {
 	if err := g.check(addr); err != nil {
 		return err
 	}
-	if addr = normal(addr); g.http == HTTPNetworks && !g.isAllowed(addr) {
-		return &blockedError{fmt.Sprintf("plain http to %s is not allowed", addr), "use https, or --allow-http=all"}
+	if g.http == HTTPNetworks && !g.isAllowed(normal(addr)) {
+		return &blockedError{"plain http is not allowed to the host's address", "use https, or start the server with --allow-http=all"}
 	}
 	return nil
 }
@@ -92,7 +92,7 @@ func (g guard) check(addr netip.Addr) error {
 		return nil
 	}
 	if g.public.SafeAddr(addr) != nil {
-		return &blockedError{fmt.Sprintf("address %s is not public", addr), "--allow-networks can allow it"}
+		return &blockedError{"the host's address is not public", "the server's --allow-networks can allow it"}
 	}
 	return nil
 }

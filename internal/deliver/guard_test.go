@@ -1,9 +1,6 @@
 package deliver_test
 
 import (
-	"context"
-	"encoding/binary"
-	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -11,7 +8,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/posthaste-dev/posthaste"
 	"github.com/posthaste-dev/posthaste/internal/deliver"
@@ -50,9 +46,9 @@ func TestNamesOfLoopbackAreBlocked(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a request arrived") }))
 	defer server.Close()
 	_, port, _ := net.SplitHostPort(server.Listener.Addr().String())
-	offline := &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no network") }}
+	empty := fakeDNS(t, func(string) dnsAnswer { return dnsAnswer{code: dnsNoSuchName} })
 	s := newSender(t, func(c *deliver.Config) {
-		c.AllowNetworks, c.AllowHTTP, c.Resolver = nil, deliver.HTTPEverywhere, offline
+		c.AllowNetworks, c.AllowHTTP, c.Resolver = nil, deliver.HTTPEverywhere, empty
 	})
 	for host, want := range map[string]posthaste.Cause{
 		"localhost": posthaste.CauseBlockedAddress, "2130706433": posthaste.CauseDNS, "0x7f000001": posthaste.CauseDNS,
@@ -72,15 +68,10 @@ func TestNamesOfLoopbackAreBlocked(t *testing.T) {
 
 func TestBlockedErrorTellsWhatToDo(t *testing.T) {
 	s := newSender(t, func(c *deliver.Config) { c.AllowNetworks = nil })
-	for url, words := range map[string][]string{
-		"https://10.1.2.3/": {"10.1.2.3", "--allow-networks"},
-		"http://10.1.2.3/":  {"10.1.2.3", "--allow-networks"},
-	} {
+	for _, url := range []string{"https://10.1.2.3/", "http://10.1.2.3/"} {
 		r := s.Send(t.Context(), newTarget(t, url, long, nil), newMessage(nil))
-		for _, word := range words {
-			if r.Cause != posthaste.CauseBlockedAddress || !strings.Contains(r.Error, word) {
-				t.Errorf("%s: cause %q: %s", url, r.Cause, r.Error)
-			}
+		if r.Cause != posthaste.CauseBlockedAddress || !strings.Contains(r.Error, "--allow-networks") {
+			t.Errorf("%s: cause %q: %s", url, r.Cause, r.Error)
 		}
 	}
 }
@@ -88,7 +79,7 @@ func TestBlockedErrorTellsWhatToDo(t *testing.T) {
 // Plain HTTP with --allow-http=networks: a public address is not enough.
 func TestPlainHTTPOutsideOfAllowedNetworks(t *testing.T) {
 	for address, words := range map[string]string{
-		"8.8.8.8:80": "plain http to 8.8.8.8", "[2606:4700::1111]:80": "plain http to 2606:4700::1111", "10.0.0.1:80": "not public", "nonsense": "cannot be checked",
+		"8.8.8.8:80": "plain http is not allowed", "[2606:4700::1111]:80": "plain http is not allowed", "10.0.0.1:80": "not public", "nonsense": "cannot be checked",
 	} {
 		if err := newSender(t, nil).ControlPlain(address); err == nil || !strings.Contains(err.Error(), words) {
 			t.Errorf("%s: %v", address, err)
@@ -138,53 +129,19 @@ func TestCheckURL(t *testing.T) {
 	}
 }
 
-// fakeDNS answers every question for an IPv4 address with the address that next
-// returns, over UDP.
-func fakeDNS(t *testing.T, next func() [4]byte) *net.Resolver {
-	t.Helper()
-	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		buf := make([]byte, 1500)
-		for {
-			n, from, err := pc.ReadFrom(buf)
-			if err != nil {
-				return
-			}
-			end := 12 + strings.IndexByte(string(buf[12:n]), 0) + 5 // the question: name, type, class
-			answer := append([]byte{}, buf[:end]...)
-			binary.BigEndian.PutUint16(answer[2:], 0x8180)
-			copy(answer[6:12], make([]byte, 6))
-			if binary.BigEndian.Uint16(answer[end-4:]) == 1 { // A
-				answer[7] = 1
-				ip := next()
-				answer = append(answer, 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4, ip[0], ip[1], ip[2], ip[3])
-			}
-			pc.WriteTo(answer, from)
-		}
-	}()
-	t.Cleanup(func() { pc.Close(); <-done })
-	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "udp", pc.LocalAddr().String())
-	}}
-}
-
 // A name that answers with a public address when it is looked at and with an
-// inward one when it is dialled gains nothing: only what is dialled is looked at.
+// inward one when it is dialled gains nothing: only what is dialled is looked at. The
+// error does not tell the address, which may be one inside of the operator's network.
 func TestNameThatTurnsInwards(t *testing.T) {
 	var answers atomic.Int64
-	resolver := fakeDNS(t, func() [4]byte { answers.Add(1); return [4]byte{10, 0, 0, 7} })
+	resolver := fakeDNS(t, func(string) dnsAnswer { answers.Add(1); return dnsAnswer{ip: [4]byte{10, 0, 0, 7}} })
 	s := newSender(t, func(c *deliver.Config) { c.Resolver = resolver })
 	for _, url := range []string{"https://rebind.test/", "http://rebind.test/"} {
 		if err := s.CheckURL(url); err != nil {
 			t.Errorf("a name was judged without a look-up: %v", err)
 		}
 		r := s.Send(t.Context(), newTarget(t, url, long, nil), newMessage(nil))
-		if r.Cause != posthaste.CauseBlockedAddress || !strings.Contains(r.Error, "10.0.0.7") || r.Timings.DNS <= 0 {
+		if r.Cause != posthaste.CauseBlockedAddress || strings.Contains(r.Error, "10.0.0.7") || r.Timings.DNS <= 0 {
 			t.Errorf("%s: cause %q, %+v: %s", url, r.Cause, r.Timings, r.Error)
 		}
 	}
@@ -196,7 +153,9 @@ func TestNameThatTurnsInwards(t *testing.T) {
 func TestNameInAllowedNetwork(t *testing.T) {
 	url, _ := rawServer(t, answering(ok))
 	_, port, _ := net.SplitHostPort(strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/hook"))
-	s := newSender(t, func(c *deliver.Config) { c.Resolver = fakeDNS(t, func() [4]byte { return [4]byte{127, 0, 0, 1} }) })
+	s := newSender(t, func(c *deliver.Config) {
+		c.Resolver = fakeDNS(t, func(string) dnsAnswer { return dnsAnswer{ip: [4]byte{127, 0, 0, 1}} })
+	})
 	r := s.Send(t.Context(), newTarget(t, "http://receiver.test:"+port+"/", long, nil), newMessage(nil))
 	delivered(t, r)
 	if r.Timings.DNS <= 0 || r.Timings.Connect <= 0 {
@@ -208,27 +167,4 @@ func TestMappedLoopbackIsAllowedWithLoopback(t *testing.T) {
 	url, _ := rawServer(t, answering(ok))
 	mapped := strings.Replace(url, "127.0.0.1", "[::ffff:127.0.0.1]", 1)
 	delivered(t, newSender(t, nil).Send(t.Context(), newTarget(t, mapped, long, nil), newMessage(nil)))
-}
-
-func TestDNSFailures(t *testing.T) {
-	broken := &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
-		return nil, errors.New("no network")
-	}}
-	s := newSender(t, func(c *deliver.Config) { c.Resolver = broken })
-	r := s.Send(t.Context(), newTarget(t, "https://receiver.test/", long, nil), newMessage(nil))
-	if r.Cause != posthaste.CauseDNS || !strings.HasPrefix(r.Error, "look up receiver.test: ") {
-		t.Errorf("broken resolver: cause %q: %s", r.Cause, r.Error)
-	}
-	over, end := context.WithCancel(context.Background())
-	defer end()
-	silent := &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
-		c, other := net.Pipe()
-		context.AfterFunc(over, func() { other.Close() })
-		return c, over.Err()
-	}}
-	s = newSender(t, func(c *deliver.Config) { c.Resolver = silent })
-	r = s.Send(t.Context(), newTarget(t, "https://receiver.test/", short, nil), newMessage(nil))
-	if r.Cause != posthaste.CauseDNS || r.Timings.Total > 10*time.Second {
-		t.Errorf("silent resolver: cause %q after %s: %s", r.Cause, r.Timings.Total, r.Error)
-	}
 }

@@ -55,7 +55,8 @@ type dialling struct {
 	step    step
 	started time.Time // when the step in hand began
 	timings posthaste.Timings
-	racing  int // connects at once
+	racing  int   // connects at once
+	failure error // of a connect, that this server is not the cause of
 }
 
 func (d *dialling) trace(ctx context.Context) context.Context {
@@ -63,7 +64,7 @@ func (d *dialling) trace(ctx context.Context) context.Context {
 		DNSStart:     func(httptrace.DNSStartInfo) { d.enter(stepResolve) },
 		DNSDone:      func(info httptrace.DNSDoneInfo) { d.leave(stepResolve, info.Err) },
 		ConnectStart: func(string, string) { d.connectStart() },
-		ConnectDone:  func(string, string, error) { d.connectDone() },
+		ConnectDone:  func(_, _ string, err error) { d.connectDone(err) },
 	})
 }
 
@@ -107,12 +108,27 @@ func (d *dialling) connectStart() {
 
 // connectDone counts from the first connect to the first one that succeeds; of
 // several that fail, to the last.
-func (d *dialling) connectDone() {
+func (d *dialling) connectDone(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if err != nil && d.failure == nil && shortageOf(err) == "" {
+		d.failure = err
+	}
 	if d.racing--; !d.over && d.step == stepConnect {
 		d.timings.Connect = time.Since(d.started)
 	}
+}
+
+// reason returns why a dial failed. Of several addresses that were tried, one that
+// failed for a reason of its own counts: a server without IPv6 cannot connect to the
+// IPv6 address of a receiver that refuses connections at its IPv4 address.
+func (d *dialling) reason(err error) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.failure != nil && shortageOf(err) != "" {
+		return d.failure
+	}
+	return err
 }
 
 // end tells the attempt how far the dial came, and stops listening to stragglers.

@@ -26,23 +26,47 @@ func (p *progress) answered(r Result) Result {
 	return r
 }
 
-// failed completes the result of an attempt that err ended.
-func (p *progress) failed(ctx context.Context, r Result, err error) Result {
+// failed completes the result of an attempt that err ended. It tells failures of
+// this server (cause local) from those of the receiver and of the way to it.
+func (s *Sender) failed(ctx context.Context, p *progress, r Result, err error) Result {
 	at := p.step
 	r.Timings = p.total()
-	if ctx.Err() != nil || isTimeout(err) {
-		r.Cause, r.Error = timeoutCauses[at], p.describeTimeout(ctx, at)
-	} else {
-		r.Cause, r.Error = causeOf(at, err), describe(at, err)
-	}
-	// What is wrong with the address or its name stays so, however late it was found.
-	if blocked, ok := errors.AsType[*blockedError](err); ok {
+	blocked, isBlocked := errors.AsType[*blockedError](err)
+	dns, isLookup := errors.AsType[*net.DNSError](err)
+	switch {
+	case isBlocked:
 		r.Cause, r.Error = posthaste.CauseBlockedAddress, blocked.Error()
-	} else if dns, ok := errors.AsType[*net.DNSError](err); ok {
-		r.Cause, r.Error = posthaste.CauseDNS, fmt.Sprintf("look up %s: %s", dns.Name, dns.Err)
+	case isLookup:
+		r.Cause, r.Error = posthaste.CauseDNS, describeLookup(dns)
+		r.Shortage = s.shortageOfLookup(ctx, dns)
+	case ctx.Err() != nil || isTimeout(err):
+		r.Cause, r.Error = timeoutCauses[at], p.describeTimeout(ctx, at)
+	default:
+		r.Cause, r.Error = causeOf(at, err), describe(at, err)
+		r.Shortage = shortageOf(err)
+	}
+	if r.Shortage != "" {
+		s.lacks(r.Shortage)
+		r.Cause = posthaste.CauseLocal
+		r.Error = fmt.Sprintf("this server lacks %s: %s", r.Shortage, r.Error)
 	}
 	r.Error = Printable(r.Error)
 	return r
+}
+
+// describeLookup leaves out the address of the resolver, which the texts of package
+// net hold: owners of endpoints read this.
+func describeLookup(err *net.DNSError) string {
+	why := "the lookup failed"
+	switch {
+	case err.IsNotFound:
+		why = "no such host"
+	case err.IsTimeout:
+		why = "no name server answered in time"
+	case strings.HasSuffix(err.Err, "server misbehaving"):
+		why = "the name server reported a failure"
+	}
+	return fmt.Sprintf("%s: %s: %s", stepNames[stepResolve], err.Name, why)
 }
 
 var timeoutCauses = [...]posthaste.Cause{
