@@ -229,6 +229,9 @@ var openValues = map[string]map[string]string{
 		"result": "`stored`, `duplicate`, `handshake`, `ignored` (a wrong method, a probe), `rejected` (not verified), `unreadable`, `too_large`, " +
 			"`unknown_source`, `unavailable` (our own failure)",
 	},
+	"posthaste_local_failures_total": {
+		"lacking": "`file descriptors`, `memory`, `local addresses or ports`, `permission to connect`, `a working DNS resolver`",
+	},
 	"posthaste_outbox_rows_relayed_total": {"outbox": databaseName},
 	"posthaste_outbox_rows_parked_total":  {"outbox": databaseName},
 	"posthaste_outbox_rows_waiting":       {"outbox": databaseName},

@@ -50,7 +50,8 @@ var parts = map[string]map[string]part{
 		"request headers": tabled(requestHeaderTable), "answer headers": tabled(answerHeaderTable), "limits": tabled(limitTable),
 		"delivery headers": tabled(deliveryHeaderTable), "standard example": standardExample, "hex example": hexExample,
 	},
-	"cli.md": {"commands": commandHelp},
+	"cli.md":    {"commands": commandHelp},
+	"limits.md": {}, // people write it: see TestLimits
 }
 
 var partMarker = regexp.MustCompile(`(?s)<!-- generated: ([a-z ]+) -->\n(.*?)<!-- end -->`)
@@ -447,6 +448,19 @@ func run(t *testing.T, args ...string) string {
 		t.Fatalf("posthaste %s: status %d: %s", strings.Join(args, " "), status, &errOut)
 	}
 	return out.String()
+}
+
+// TestLimits: each file that limits.md names as the place of a bound exists.
+func TestLimits(t *testing.T) {
+	page, err := os.ReadFile(reference + "limits.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile("`([a-z0-9_/]+\\.(?:go|sql))`").FindAllStringSubmatch(string(page), -1) {
+		if _, err := os.Stat(m[1]); err != nil {
+			t.Errorf("limits.md: %v", err)
+		}
+	}
 }
 
 // TestReferenceIndex: README.md names each page of the folder.

@@ -40,6 +40,7 @@ type Attempt struct {
 	DurationMS      float64            `json:"duration_ms"`
 	Outcome         string             `json:"outcome"` // delivered, transient, permanent, lost
 	Late            bool               `json:"late"`
+	SentTwice       bool               `json:"sent_twice"` // the request was sent again, over a new connection
 	Cause           string             `json:"cause,omitempty"`
 	StatusCode      int                `json:"status_code,omitempty"`
 	Error           string             `json:"error,omitempty"`

@@ -44,7 +44,7 @@ select array_agg(place) from moved`
 // isDelivered reports whether deliveredSQL can settle s.
 func isDelivered(s *store.Settlement) bool {
 	a := s.Attempt
-	return a != nil && a.Outcome == posthaste.OutcomeDelivered && a.Cause == 0 && a.Error == "" &&
+	return a != nil && a.Outcome == posthaste.OutcomeDelivered && a.Cause == 0 && a.Error == "" && !a.SentTwice &&
 		s.Lease.Number == 1 && s.Lease.DueAt.IsZero() && s.State == posthaste.StateDelivered && s.Failures == 0 && s.Reason == 0
 }
 

@@ -165,7 +165,7 @@ func (db *DB) ListEvents(ctx context.Context, p store.ListEventsParams) (store.E
 const attemptsSQL = `
 select number, started_at, endpoint_version, outcome, cause, status, late, total,
 	coalesce(dns, 0), coalesce(connect, 0), coalesce(tls, 0), coalesce(first_byte, 0),
-	replica, error, response_headers, response_body
+	replica, error, response_headers, response_body, sent_twice
 from attempts where delivery = $1
 order by number`
 
@@ -190,7 +190,7 @@ func readAttempt(row pgx.CollectableRow) (posthaste.Attempt, error) {
 	var outcome, cause int16
 	var message, headers []byte
 	err := row.Scan(&a.Number, &started, &a.EndpointVersion, &outcome, &cause, &a.StatusCode, &a.Late, &total,
-		&dns, &connect, &tls, &firstByte, &a.Replica, &message, &headers, &a.ResponseBody)
+		&dns, &connect, &tls, &firstByte, &a.Replica, &message, &headers, &a.ResponseBody, &a.SentTwice)
 	if err != nil {
 		return a, fmt.Errorf("read an attempt: %w", err)
 	}

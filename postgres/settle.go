@@ -30,11 +30,11 @@ with batch as materialized (
 	select * from unnest($1::int4[], $2::uuid[], $3::int4[], $4::int4[], $5::int4[], $6::int8[],
 		$7::bool[], $8::int2[], $9::int2[], $10::int8[], $11::int2[],
 		$12::int8[], $13::int4[], $14::int2[], $15::int2[], $16::int2[], $17::int8[],
-		$18::int8[], $19::int8[], $20::int8[], $21::int8[], $22::text[], $23::bytea[], $24::bytea[], $25::bytea[], $29::int8[])
+		$18::int8[], $19::int8[], $20::int8[], $21::int8[], $22::text[], $23::bytea[], $24::bytea[], $25::bytea[], $29::int8[], $30::bool[])
 		b (place, id, endpoint, epoch, number, due_at,
 		tried, state, failures, next_at, reason,
 		started_at, endpoint_version, outcome, cause, status, total,
-		dns, connect, tls, first_byte, replica, error, response_headers, response_body, try_at)
+		dns, connect, tls, first_byte, replica, error, response_headers, response_body, try_at, sent_twice)
 	where id ` + anyID + `),
 locked as materialized (
 	select u.hint
@@ -65,16 +65,16 @@ moved as (
 	returning f.place, f.try_at, d.state, d.tenant, d.endpoint, d.due_at, d.id),
 recorded as (
 	insert into attempts as a (delivery, number, started_at, endpoint_version, outcome, cause, status, total,
-		dns, connect, tls, first_byte, replica, error, response_headers, response_body)
+		dns, connect, tls, first_byte, replica, error, response_headers, response_body, sent_twice)
 	select id, number, started_at, endpoint_version, outcome, cause, status, total,
-		dns, connect, tls, first_byte, replica, error, response_headers, response_body
+		dns, connect, tls, first_byte, replica, error, response_headers, response_body, sent_twice
 	from batch where tried
 	on conflict (delivery, number) do update
 	set late = true, started_at = excluded.started_at, endpoint_version = excluded.endpoint_version,
 		outcome = excluded.outcome, cause = excluded.cause, status = excluded.status, total = excluded.total,
 		dns = excluded.dns, connect = excluded.connect, tls = excluded.tls, first_byte = excluded.first_byte,
 		replica = excluded.replica, error = excluded.error,
-		response_headers = excluded.response_headers, response_body = excluded.response_body
+		response_headers = excluded.response_headers, response_body = excluded.response_body, sent_twice = excluded.sent_twice
 	where a.outcome = ` + lostOutcome + `),
 waiting as (
 	insert into due (endpoint, due_at, delivery, try_at)
@@ -184,7 +184,7 @@ func settleArgs(p store.SettleParams, places []int) []any {
 		place, id, endpoint, epoch, number, due, tried, state, failures, next, reason,
 		a.startedAt, a.version, a.outcome, a.cause, a.status, a.total, a.dns, a.connect, a.tls, a.firstByte,
 		a.replica, a.error, a.headers, a.body,
-		micros(p.Now), [16]byte(first), [16]byte(last), try,
+		micros(p.Now), [16]byte(first), [16]byte(last), try, a.sentTwice,
 	}
 }
 
@@ -202,7 +202,7 @@ func nextDue(s *store.Settlement, now time.Time) int64 {
 
 // attemptColumns are the facts of attempts as parameters.
 type attemptColumns struct {
-	startedAt, version, outcome, cause, status, total, dns, connect, tls, firstByte, replica, error, headers, body *column
+	startedAt, version, outcome, cause, status, total, dns, connect, tls, firstByte, replica, error, headers, body, sentTwice *column
 }
 
 func newAttemptColumns(n int) attemptColumns {
@@ -210,6 +210,7 @@ func newAttemptColumns(n int) attemptColumns {
 		startedAt: int8Column(n), version: int4Column(n), outcome: int2Column(n), cause: int2Column(n), status: int2Column(n),
 		total: int8Column(n), dns: int8Column(n), connect: int8Column(n), tls: int8Column(n), firstByte: int8Column(n),
 		replica: textColumn(n), error: byteColumn(n, 0), headers: byteColumn(n, 128), body: byteColumn(n, 32),
+		sentTwice: boolColumn(n),
 	}
 }
 
@@ -222,6 +223,11 @@ func (c attemptColumns) add(a *posthaste.Attempt) {
 	c.outcome.int2(int16(a.Outcome))
 	c.cause.int2(int16(a.Cause))
 	c.error.textOrNone(a.Error)
+	if a.SentTwice {
+		c.sentTwice.flag(1)
+	} else {
+		c.sentTwice.flag(0)
+	}
 }
 
 // addDelivered adds what there is to say of an attempt that delivered.

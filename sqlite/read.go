@@ -153,7 +153,7 @@ func eventOfKey(c *conn, p store.ListEventsParams) (out []store.EventRow, err er
 }
 
 const sqlAttempts = `SELECT number, started_at, dns_us, connect_us, tls_us, first_byte_us, total_us, outcome, late, cause, status_code,
-  error, endpoint_version, replica, response_headers, response_body FROM attempts WHERE delivery = ?1 ORDER BY number`
+  error, endpoint_version, replica, response_headers, response_body, sent_twice FROM attempts WHERE delivery = ?1 ORDER BY number`
 
 // Attempts implements store.Reading.
 func (db *DB) Attempts(ctx context.Context, delivery posthaste.ID) ([]posthaste.Attempt, error) {
@@ -173,7 +173,7 @@ func (db *DB) Attempts(ctx context.Context, delivery posthaste.ID) ([]posthaste.
 				Timings: posthaste.Timings{DNS: us(2), Connect: us(3), TLS: us(4), FirstByte: us(5), Total: us(6)},
 				Outcome: posthaste.Outcome(r.ColumnInt(7)), Late: r.ColumnBool(8), Cause: posthaste.Cause(r.ColumnInt(9)),
 				StatusCode: r.ColumnInt(10), Error: string(r.bytes(11)), EndpointVersion: r.ColumnInt(12), Replica: r.ColumnText(13),
-				ResponseHeaders: headers, ResponseBody: r.bytes(15),
+				ResponseHeaders: headers, ResponseBody: r.bytes(15), SentTwice: r.ColumnBool(16),
 			})
 		}
 		return nil

@@ -147,8 +147,8 @@ func insertDead(c *conn, tenant store.TenantNo, endpoint store.EndpointNo, deliv
 
 const (
 	insertAttempts = `INSERT OR FAIL INTO attempts (delivery, number, started_at, dns_us, connect_us, tls_us, first_byte_us, total_us,
-  outcome, late, cause, status_code, error, endpoint_version, replica, response_headers, response_body) VALUES `
-	attemptRow   = `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+  outcome, late, cause, status_code, error, endpoint_version, replica, response_headers, response_body, sent_twice) VALUES `
+	attemptRow   = `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	fourAttempts = attemptRow + `, ` + attemptRow + `, ` + attemptRow + `, ` + attemptRow
 
 	// The late result of an attempt that was recorded as lost completes its
@@ -157,7 +157,7 @@ const (
   tls_us = excluded.tls_us, first_byte_us = excluded.first_byte_us, total_us = excluded.total_us, outcome = excluded.outcome,
   late = 1, cause = excluded.cause, status_code = excluded.status_code, error = excluded.error,
   endpoint_version = excluded.endpoint_version, replica = excluded.replica,
-  response_headers = excluded.response_headers, response_body = excluded.response_body
+  response_headers = excluded.response_headers, response_body = excluded.response_body, sent_twice = excluded.sent_twice
 WHERE attempts.outcome = 4 AND excluded.outcome <> 4`
 
 	sqlRecord  = insertAttempts + attemptRow + completeLost
@@ -170,9 +170,12 @@ func record(w *inserter, delivery posthaste.ID, a *posthaste.Attempt) (bool, err
 	if err := w.begin(); err != nil {
 		return false, err
 	}
-	late := int64(0)
+	var late, sentTwice int64
 	if a.Late {
 		late = 1
+	}
+	if a.SentTwice {
+		sentTwice = 1
 	}
 	w.id(delivery)
 	w.int(int64(a.Number))
@@ -191,6 +194,7 @@ func record(w *inserter, delivery posthaste.ID, a *posthaste.Attempt) (bool, err
 	w.text(a.Replica)
 	w.orNull(encodeHeaders(a.ResponseHeaders))
 	w.orNull(a.ResponseBody)
+	w.int(sentTwice)
 	_, changed, err := w.end()
 	return changed == 1, err
 }

@@ -113,6 +113,9 @@ func attemptRow(a client.Attempt) []string {
 	if a.Late {
 		outcome += " (late)"
 	}
+	if a.SentTwice {
+		outcome += " (sent twice)"
+	}
 	if a.StatusCode != 0 {
 		status = strconv.Itoa(a.StatusCode)
 	}

@@ -52,7 +52,8 @@ func (r Result) kind() kind {
 		return success
 	case r.Outcome == posthaste.OutcomePermanent:
 		return refusal
-	case r.Outcome != posthaste.OutcomeTransient, r.StatusCode == statusTooManyRequests, r.Cause == posthaste.CauseBlockedAddress:
+	case r.Outcome != posthaste.OutcomeTransient, r.StatusCode == statusTooManyRequests,
+		r.Cause.Fault() == posthaste.FaultPolicy, r.Cause.Fault() == posthaste.FaultLocal:
 		return silent
 	default:
 		return failure

@@ -23,6 +23,7 @@ var (
 	busy      = Result{Outcome: posthaste.OutcomeTransient, StatusCode: 429, Cause: posthaste.CauseStatus}
 	blocked   = Result{Outcome: posthaste.OutcomeTransient, Cause: posthaste.CauseBlockedAddress}
 	vanished  = Result{Outcome: posthaste.OutcomeLost, Cause: posthaste.CauseLost}
+	local     = Result{Outcome: posthaste.OutcomeTransient, Cause: posthaste.CauseLocal}
 	unreached = Result{Outcome: posthaste.OutcomeTransient, Cause: posthaste.CauseRefused}
 )
 
@@ -40,6 +41,7 @@ func TestWhatCounts(t *testing.T) {
 		{"and two more open it", []Result{broken, refused, broken, refused, broken}, Open, 3},
 		{"429 does not count", []Result{broken, busy, busy, busy, broken}, Closed, 2},
 		{"nor does a blocked address", []Result{blocked, blocked, blocked}, Closed, 0},
+		{"nor a failure of this server", []Result{broken, local, local, local}, Closed, 1},
 		{"nor what was lost", []Result{vanished, vanished, vanished}, Closed, 0},
 		{"nor what ends after it opened", []Result{broken, broken, broken, broken, ok, refused}, Open, 3},
 	} {

@@ -39,7 +39,8 @@ type attemptBody struct {
 	DurationMS           float64            `json:"duration_ms"`
 	Outcome              *string            `json:"outcome" enum:"delivered,transient,permanent,lost"`
 	Late                 bool               `json:"late" doc:"Its result came after it had been recorded as lost"`
-	Cause                *string            `json:"cause" doc:"The step at which it failed"`
+	SentTwice            bool               `json:"sent_twice" doc:"The request was sent again, over a new connection: the first one, a reused one, broke before an answer. The receiver may have seen both"`
+	Cause                *string            `json:"cause" doc:"The step at which it failed; local: this server lacked something, which counts neither against the endpoint nor against the retry schedule"`
 	StatusCode           *int               `json:"status_code"`
 	Error                *string            `json:"error"`
 	URL                  *string            `json:"url"`
@@ -101,7 +102,7 @@ func showAttempt(at posthaste.Attempt) attemptBody {
 	t := at.Timings
 	body := attemptBody{
 		Number: at.Number, StartedAt: moment(at.StartedAt), DurationMS: milliseconds(t.Total), Outcome: orNull(at.Outcome.String()),
-		Late: at.Late, Cause: orNull(at.Cause.String()), Error: orNull(at.Error), Replica: at.Replica,
+		Late: at.Late, SentTwice: at.SentTwice, Cause: orNull(at.Cause.String()), Error: orNull(at.Error), Replica: at.Replica,
 		TimingsMS: timingsBody{
 			DNS: milliseconds(t.DNS), Connect: milliseconds(t.Connect), TLS: milliseconds(t.TLS),
 			FirstByte: milliseconds(t.FirstByte), Total: milliseconds(t.Total),

@@ -15,6 +15,11 @@ type healthBody struct {
 	Status string `json:"status" enum:"ok"`
 }
 
+type readyBody struct {
+	Status  string `json:"status" enum:"ok,degraded" doc:"degraded: events are accepted, but attempts fail for a reason on this server"`
+	Problem string `json:"problem,omitempty" doc:"What this server lacks"`
+}
+
 // live says that the process answers; whether it can work is for ready to say.
 func (a *api) live(c *call) error {
 	c.write(http.StatusOK, healthBody{"ok"})
@@ -28,7 +33,11 @@ func (a *api) ready(c *call) error {
 			Code: posthaste.CodeUnavailable, Message: "not ready: " + explainReady(err), Hint: "ask again after Retry-After", Err: err,
 		}
 	}
-	c.write(http.StatusOK, healthBody{"ok"})
+	body := readyBody{Status: "ok", Problem: a.Pipeline.Shortage()}
+	if body.Problem != "" {
+		body.Status = "degraded"
+	}
+	c.write(http.StatusOK, body)
 	return nil
 }
 

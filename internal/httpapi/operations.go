@@ -181,7 +181,7 @@ var (
 	}
 
 	liveOperation    = operation{tag: "Operations", summary: "Does the process answer?", status: 200, out: healthBody{}}
-	readyOperation   = operation{tag: "Operations", summary: "Can events be accepted and delivered here now?", status: 200, out: healthBody{}, codes: []posthaste.Code{posthaste.CodeUnavailable}}
+	readyOperation   = operation{tag: "Operations", summary: "Can events be accepted and delivered here now?", status: 200, out: readyBody{}, codes: []posthaste.Code{posthaste.CodeUnavailable}}
 	metricsOperation = operation{tag: "Operations", summary: "Metrics in the Prometheus text format", status: 200, outType: "text/plain"}
 	openAPIOperation = operation{tag: "Operations", summary: "This document", status: 200, outType: "application/json"}
 	docsOperation    = operation{tag: "Operations", summary: "This document, to be read", status: 200, outType: "text/html"}

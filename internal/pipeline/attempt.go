@@ -139,7 +139,7 @@ func (p *Pipeline) send(ctx context.Context, l loaded) (sent, bool) {
 	s := sent{loaded: l}
 	target, err := p.targetOf(l.endpoint)
 	if err != nil {
-		s.result = deliver.Result{StartedAt: p.clock.Now(), Cause: posthaste.CauseWrite, Error: err.Error()}
+		s.result = deliver.Result{StartedAt: p.clock.Now(), Cause: posthaste.CauseLocal, Error: deliver.Printable(err.Error())}
 		return s, true
 	}
 	e := l.event
@@ -157,18 +157,21 @@ func (p *Pipeline) classify(s sent) outcome {
 	a := &posthaste.Attempt{
 		Number: lease.Number, StartedAt: r.StartedAt.Add(time.Duration(p.clock.offset.Load())), Timings: r.Timings,
 		Outcome: s.outcome(), Cause: r.Cause, StatusCode: r.StatusCode, Error: r.Error,
-		EndpointVersion: s.endpoint.row.Version, Replica: p.cfg.Replica, ResponseHeaders: r.Headers, ResponseBody: r.Body,
+		SentTwice: r.SentTwice, EndpointVersion: s.endpoint.row.Version, Replica: p.cfg.Replica, ResponseHeaders: r.Headers, ResponseBody: r.Body,
 	}
 	out := store.Settlement{Lease: lease, Attempt: a, Failures: lease.Failures}
 	retryAfter := s.retryAfter(now)
-	switch a.Outcome {
-	case posthaste.OutcomeDelivered:
+	switch {
+	case a.Outcome == posthaste.OutcomeDelivered:
 		out.State = posthaste.StateDelivered
-	case posthaste.OutcomePermanent:
+	case a.Outcome == posthaste.OutcomePermanent:
 		out.State, out.Reason = posthaste.StateDead, posthaste.ReasonPermanent
 		if r.StatusCode == statusGone {
 			out.Reason = posthaste.ReasonGone
 		}
+	case r.Cause.Fault() == posthaste.FaultLocal: // the schedule is for failures of the receiver
+		wait := p.shortage.note(r)
+		dueAgain(&out, now.Add(retry.ForLocal(wait, rand.Float64())), s.endpoint)
 	default:
 		out.Failures++
 		wait, again := retry.Next(s.endpoint.row.Retry, out.Failures, rand.Float64(), retryAfter)

@@ -26,6 +26,12 @@ func (e *abandonedError) Error() string {
 	return fmt.Sprintf("the handler did not return within %s of its timeout of %s, and was left behind", handlerMargin, e.timeout)
 }
 
+// localError says that a handler was not called, for a reason that it has nothing to do with.
+type localError struct{ err error }
+
+func (e *localError) Error() string { return e.err.Error() }
+func (e *localError) Unwrap() error { return e.err }
+
 // runHandler makes an attempt by calling a function. False: the engine's grace
 // ended, and the function was not done.
 func (p *Pipeline) runHandler(ctx context.Context, l loaded, h Handler) (sent, bool) {
@@ -34,6 +40,10 @@ func (p *Pipeline) runHandler(ctx context.Context, l loaded, h Handler) (sent, b
 	err := p.call(ctx, l, h)
 	took := uptime() - began
 	s.result.Timings.Total = took
+	if local, ok := errors.AsType[*localError](err); ok {
+		s.result.Cause, s.result.Error = posthaste.CauseLocal, deliver.Printable(local.Error())
+		return s, ctx.Err() == nil
+	}
 	verdict, cause, text := judge(err)
 	s.handled, s.result.Cause, s.result.Error = &verdict, cause, text
 	return s, err == nil || ctx.Err() == nil
@@ -47,7 +57,7 @@ func (p *Pipeline) call(ctx context.Context, l loaded, h Handler) error {
 	defer cancel()
 	tenant, err := p.routing.tenantName(ctx, l.lease.Tenant)
 	if err != nil {
-		return fmt.Errorf("look up the tenant of the event: %w", err)
+		return &localError{fmt.Errorf("look up the tenant of the event: %w", err)}
 	}
 	handling := p.handling(l, tenant)
 	ended := make(chan error, 1)

@@ -136,6 +136,7 @@ type Pipeline struct {
 	agenda   *agenda
 	gates    *gatebook
 	throughs *throughs
+	shortage shortage
 	recent   *recent
 	waker    *waker
 	basket   *outbasket
@@ -186,6 +187,7 @@ func New(cfg Config) (*Pipeline, error) {
 		submissions: make(chan []*submission, maxUncommitted), nameLost: make(chan error, 1), acceptClosed: make(chan struct{}), committerDone: make(chan struct{}),
 		reconcileSoon: make(chan struct{}, 1), auditSoon: make(chan struct{}, 1), lookSoon: make(chan struct{}, 1), nextExpiry: map[store.EndpointNo]time.Time{}, expiryWalks: map[store.EndpointNo]expiryWalk{},
 	}
+	p.shortage.counts = cfg.Metrics.LocalFailures
 	p.agenda = newAgenda(p.clock.Now)
 	p.routing = newRouting(cfg.Store, cfg.Log, p.prepareEndpoint)
 	p.routing.changed = p.routingChanged

@@ -65,6 +65,8 @@ func parseEntry(entry string) (first, last int, err error) {
 //
 //   - 410 is permanent, even when its body did not arrive: the receiver has said
 //     that it is gone. The caller disables the endpoint.
+//   - What fails for lack of something on this server (cause local) is transient. It
+//     does not use up the schedule: see [ForLocal].
 //   - A failure at any step but the status is transient, even after a 2xx whose
 //     body did not arrive in time: the receiver may not have finished.
 //     blocked_address is among them, so that a corrected DNS entry or

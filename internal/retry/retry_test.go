@@ -76,6 +76,8 @@ func TestClassify(t *testing.T) {
 		{nil, 0, posthaste.CauseHeaderTimeout, transient},
 		{nil, 0, posthaste.CauseHandler, transient},
 		{nil, 0, posthaste.CauseLost, posthaste.OutcomeLost},
+		{nil, 0, posthaste.CauseLocal, transient},
+		{usual, 404, posthaste.CauseLocal, transient},
 	} {
 		if got := retry.Classify(parse(t, c.list...), c.status, c.cause); got != c.want {
 			t.Errorf("%v, %d, %s: %s, want %s", c.list, c.status, c.cause, got, c.want)

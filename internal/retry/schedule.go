@@ -78,3 +78,17 @@ func ParseRetryAfter(value string, now time.Time) (time.Duration, bool) {
 	wait := date.Sub(now) // saturates
 	return max(0, wait), wait > 0
 }
+
+// Waits after an attempt that failed for lack of something on this server.
+const (
+	MinLocalWait = time.Second
+	MaxLocalWait = time.Minute
+)
+
+// ForLocal returns how long a delivery waits after an attempt that failed for lack of
+// something on this server, which has lasted for the given time: a quarter of that,
+// within [MinLocalWait] and [MaxLocalWait], and up to a fifth more. random is from 0 to 1.
+func ForLocal(lasted time.Duration, random float64) time.Duration {
+	wait := min(max(lasted/4, MinLocalWait), MaxLocalWait)
+	return wait + time.Duration(float64(wait)*0.2*min(max(random, 0), 1))
+}

@@ -21,6 +21,7 @@ type Metrics struct {
 	Spilled        prometheus.Counter     // fresh deliveries born due because their lane had no room
 	Attempts       *prometheus.CounterVec // by outcome and cause
 	AttemptSeconds prometheus.Histogram
+	LocalFailures  *prometheus.CounterVec // attempts that failed for lack of something on this server, by what
 	Finished       *prometheus.CounterVec // deliveries by state and reason
 	SettleBatch    prometheus.Histogram
 	SettleSeconds  prometheus.Histogram
@@ -67,6 +68,7 @@ func NewMetrics() *Metrics {
 		InboundSeconds:  f.histogram("inbound_stored_seconds", "Duration of a request that brought a delivery, from its headers to its answer.", seconds),
 		Spilled:         f.counter("deliveries_spilled_total", "Fresh deliveries that were born due because their lane had no room."),
 		Attempts:        f.counters("attempts_total", "Attempts that ended, by outcome and cause.", "outcome", "cause"),
+		LocalFailures:   f.counters("local_failures_total", "Attempts that failed for lack of something on this server, by what was lacking.", "lacking"),
 		AttemptSeconds:  f.histogram("attempt_seconds", "Duration of an attempt, from dialling to the end of the response.", seconds),
 		Finished:        f.counters("deliveries_finished_total", "Deliveries that reached a terminal state, by state and reason.", "state", "reason"),
 		SettleBatch:     f.histogram("settle_batch_outcomes", "Outcomes in one commit.", batch),
@@ -95,11 +97,12 @@ func NewMetrics() *Metrics {
 	}
 	// Zero from the start: a series that is born at 1 has no rate to alert on.
 	for counter, values := range map[*prometheus.CounterVec][]string{
-		m.Accepted:     {"stored", "duplicate", "mismatch"},
-		m.Refused:      {"overloaded", "unavailable"},
-		m.Unrecordable: {"stripped", "dropped"},
-		m.Lost:         {"register", "reclaim", "low_water", "audit", "reconcile", "shutdown"},
-		m.Purged:       {"partition", "event", "key", "dead"},
+		m.Accepted:      {"stored", "duplicate", "mismatch"},
+		m.Refused:       {"overloaded", "unavailable"},
+		m.Unrecordable:  {"stripped", "dropped"},
+		m.Lost:          {"register", "reclaim", "low_water", "audit", "reconcile", "shutdown"},
+		m.LocalFailures: {"file descriptors", "memory", "local addresses or ports", "permission to connect", "a working DNS resolver"},
+		m.Purged:        {"partition", "event", "key", "dead"},
 	} {
 		for _, value := range values {
 			counter.WithLabelValues(value)

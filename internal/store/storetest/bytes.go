@@ -96,6 +96,7 @@ func testReceiverBytes(t *testing.T, f *fixture) {
 	l := f.acceptLeased(t, r, ep)
 	settlement := f.delivered(l)
 	settlement.Attempt.ResponseBody = bytes.Repeat([]byte{0xff}, posthaste.MaxResponseBodyBytes)
+	settlement.Attempt.SentTwice = true
 	for i := range posthaste.MaxResponseHeaders {
 		settlement.Attempt.ResponseHeaders = append(settlement.Attempt.ResponseHeaders,
 			posthaste.Header{Name: fmt.Sprint("X-", i), Value: string(bytes.Repeat([]byte{byte(i)}, 1000))})
