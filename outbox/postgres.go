@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	enqueueSQL1   = `select posthaste.enqueue($1, $2, $3, $4, $5, $6, $7)`
+	enqueueSQL1   = `select posthaste.enqueue($1, $2::bytea, $3, $4, $5, $6, $7)`
 	enqueueAllSQL = `select unnest(posthaste.enqueue_all($1, $2, $3, $4, $5, $6, $7))`
 )
 

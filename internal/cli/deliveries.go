@@ -3,7 +3,10 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/posthaste-dev/posthaste/client"
 )
@@ -104,8 +107,37 @@ func printDelivery(p printer, d client.Delivery) error {
 		for _, a := range d.Attempts {
 			rows = append(rows, attemptRow(a))
 		}
-		return columns(p.Stdout, rows)
+		if err := columns(p.Stdout, rows); err != nil {
+			return err
+		}
+		return printResponse(p.Stdout, d.Attempts)
 	})
+}
+
+// printResponse shows what the receiver answered to the latest attempt that was answered.
+func printResponse(w io.Writer, attempts []client.Attempt) error {
+	for _, a := range slices.Backward(attempts) {
+		if a.StatusCode == 0 {
+			continue
+		}
+		lines := []string{"", fmt.Sprintf("RESPONSE TO ATTEMPT %d: %d", a.Number, a.StatusCode)}
+		for _, h := range a.ResponseHeaders {
+			lines = append(lines, printable(h.Name)+": "+printable(h.Value))
+		}
+		switch {
+		case a.ResponseBody == "":
+		case a.ResponseBodyEncoding == "base64":
+			lines = append(lines, "", "(not text; --json has it in base64)")
+		default:
+			lines = append(lines, "")
+			for line := range strings.Lines(a.ResponseBody) {
+				lines = append(lines, printable(strings.TrimRight(line, "\r\n")))
+			}
+		}
+		_, err := fmt.Fprintln(w, strings.Join(lines, "\n"))
+		return err
+	}
+	return nil
 }
 
 func attemptRow(a client.Attempt) []string {

@@ -126,12 +126,16 @@ func showMetadata(metadata map[string]string) string {
 	return strings.Join(pairs, ", ")
 }
 
+// showTime shows a time as the API does, in UTC, so that it can be given back to --since.
 func showTime(at time.Time) string {
 	if at.IsZero() {
 		return ""
 	}
-	return at.Local().Format("2006-01-02 15:04:05")
+	return at.UTC().Format(time.RFC3339)
 }
+
+// clock is the form of a time of today, in UTC.
+const clock = "15:04:05.000Z"
 
 // printable makes text from outside safe for a terminal: control characters,
 // which could move the cursor or forge a line, become spaces.

@@ -186,7 +186,7 @@ func (r *receiver) print(a arrival) {
 		reply += " " + strconv.Itoa(a.Answered)
 	}
 	_, _ = fmt.Fprintf(r.config.Out, "%s  %s  %s  %s  attempt %d  %s  %s  %s\n",
-		a.At.Local().Format("15:04:05.000"), printable(a.Type), printable(a.EventID), printable(a.DeliveryID),
+		a.At.UTC().Format(clock), printable(a.Type), printable(a.EventID), printable(a.DeliveryID),
 		a.Attempt, verdict, reply, a.Body)
 }
 

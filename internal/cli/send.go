@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -47,6 +48,9 @@ func (c *sendCommand) Run(ctx context.Context, s Streams) error {
 	contentType := c.ContentType
 	if contentType == "" {
 		contentType = guessContentType(payload)
+	}
+	if warning := notJSON(payload, contentType, c.ContentType != ""); warning != "" {
+		_, _ = fmt.Fprintln(s.Stderr, "posthaste: warning:", warning)
 	}
 	receipt, err := api.Events.Send(ctx, client.NewEvent{
 		Type: c.Type, Payload: payload, ContentType: contentType,
@@ -106,6 +110,24 @@ func guessContentType(payload []byte) string {
 		return "application/json"
 	}
 	return http.DetectContentType(payload)
+}
+
+// notJSON warns of a payload that is meant to be JSON and is not: most often the shell has
+// taken quotes away. The event is sent all the same. "" if there is nothing to warn of.
+func notJSON(payload []byte, contentType string, given bool) string {
+	if len(payload) == 0 && !given || json.Valid(payload) {
+		return ""
+	}
+	mediaType, _, _ := strings.Cut(strings.ToLower(contentType), ";")
+	mediaType = strings.TrimSpace(mediaType)
+	looksLikeIt := strings.IndexByte("{[", append(bytes.TrimSpace(payload), ' ')[0]) >= 0
+	switch {
+	case given && (mediaType == "application/json" || strings.HasSuffix(mediaType, "+json")):
+		return "the payload is not valid JSON; receivers of " + mediaType + " will probably refuse it"
+	case !given && looksLikeIt:
+		return "the payload looks like JSON and is not valid; it is sent as " + contentType
+	}
+	return ""
 }
 
 // readHeaders reads headers as curl takes them.

@@ -57,6 +57,6 @@ func printChange(s Streams, c client.Change) error {
 	if len(c.Gate) > 0 {
 		detail = printable(string(c.Gate))
 	}
-	_, err := fmt.Fprintf(s.Stdout, "%s  %-18s  %s  %s%s\n", c.At.Local().Format("15:04:05.000"), printable(c.Name), printable(id), detail, printable(tenant))
+	_, err := fmt.Fprintf(s.Stdout, "%s  %-18s  %s  %s%s\n", c.At.UTC().Format(clock), printable(c.Name), printable(id), detail, printable(tenant))
 	return err
 }

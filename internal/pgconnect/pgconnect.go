@@ -62,7 +62,7 @@ func Explain(err error) error {
 	if isTLS(err) {
 		return &posthaste.Error{
 			Code: posthaste.CodeInternal, Message: "no secure connection to PostgreSQL: " + tlsCause(err),
-			Hint: "check sslmode and sslrootcert in the URL against what the server offers", Err: err,
+			Hint: "check sslmode and sslrootcert in the URL against what the server offers",
 		}
 	}
 	answer, ok := errors.AsType[*pgconn.PgError](err)
@@ -70,7 +70,7 @@ func Explain(err error) error {
 		return err
 	}
 	return &posthaste.Error{
-		Code: posthaste.CodeInternal, Message: "PostgreSQL refuses the connection: " + answer.Message, Hint: refusals[answer.Code], Err: err,
+		Code: posthaste.CodeInternal, Message: "PostgreSQL refuses the connection: " + answer.Message, Hint: refusals[answer.Code],
 	}
 }
 

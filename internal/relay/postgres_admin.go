@@ -60,7 +60,7 @@ func notPermitted(err error) error {
 		return err
 	}
 	return &posthaste.Error{
-		Code: posthaste.CodeForbidden, Message: answer.Message, Err: err,
+		Code: posthaste.CodeForbidden, Message: answer.Message,
 		Hint: "connect as the owner of the database or as another role that may create schemas and roles, or have one run the SQL of --print",
 	}
 }
@@ -72,7 +72,7 @@ func noRole(role string, err error) error {
 		return notPermitted(err)
 	}
 	return &posthaste.Error{
-		Code: posthaste.CodeNotFound, Message: fmt.Sprintf("there is no role %q in this database", role), Err: err,
+		Code: posthaste.CodeNotFound, Message: fmt.Sprintf("there is no role %q in this database", role),
 		Hint: "check the spelling, which is case-sensitive, or create the role first: CREATE ROLE " + pgx.Identifier{role}.Sanitize() + " LOGIN; nothing was installed",
 	}
 }

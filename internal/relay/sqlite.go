@@ -84,11 +84,11 @@ func noTables(err error) error {
 		return nil
 	case sqlite.ErrCode(err).ToPrimary() == sqlite.ResultNotADB:
 		return &posthaste.Error{
-			Code: posthaste.CodeUnavailable, Message: "the outbox's file is not an SQLite database", Hint: "give the path of the application's SQLite file", Err: err,
+			Code: posthaste.CodeUnavailable, Message: "the outbox's file is not an SQLite database", Hint: "give the path of the application's SQLite file",
 		}
 	case strings.Contains(err.Error(), "no such table: posthaste_outbox"):
 		return &posthaste.Error{
-			Code: posthaste.CodeUnavailable, Message: "the database has no outbox", Hint: `run "posthaste outbox install --database FILE"`, Err: err,
+			Code: posthaste.CodeUnavailable, Message: "the database has no outbox", Hint: `run "posthaste outbox install --database FILE"`,
 		}
 	}
 	return err
@@ -111,7 +111,7 @@ func openSQLite(path string) (*sqlite.Conn, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, &posthaste.Error{
 			Code: posthaste.CodeUnavailable, Message: "there is no file " + path,
-			Hint: `give the path of the application's SQLite file; "posthaste outbox install --create" makes a new one`, Err: err,
+			Hint: `give the path of the application's SQLite file; "posthaste outbox install --create" makes a new one`,
 		}
 	}
 	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)

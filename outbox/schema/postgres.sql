@@ -127,6 +127,21 @@ begin
 	return made;
 end $$;
 
+-- The same for a payload that is text, such as a literal: its bytes in UTF-8.
+create or replace function posthaste.enqueue(type text, payload text, idempotency_key text default null, tenant text default 'default',
+	order_key text default null, content_type text default 'application/json', headers jsonb default '{}') returns uuid
+language sql volatile as $$
+	select posthaste.enqueue(type, pg_catalog.convert_to(payload, 'UTF8'), idempotency_key, tenant, order_key, content_type, headers)
+$$;
+
+-- The same for jsonb. PostgreSQL writes it in its own form: members sorted, numbers and
+-- space as it likes.
+create or replace function posthaste.enqueue(type text, payload jsonb, idempotency_key text default null, tenant text default 'default',
+	order_key text default null, content_type text default 'application/json', headers jsonb default '{}') returns uuid
+language sql volatile as $$
+	select posthaste.enqueue(type, pg_catalog.convert_to(payload::text, 'UTF8'), idempotency_key, tenant, order_key, content_type, headers)
+$$;
+
 -- enqueue_all stores events, one for each place of the arrays, and returns their ids. An
 -- array that is left out, or null at a place, means the default. Locks on order keys are
 -- taken in one order, so that two such calls never wait for each other in a circle.
@@ -173,9 +188,11 @@ begin
 exception when duplicate_object or unique_violation then
 	null; -- made at the same time from another database: roles are the server's
 end $$;
-revoke all on function posthaste.enqueue, posthaste.enqueue_all, posthaste.outbox_problem from public;
+revoke all on function posthaste.enqueue(text, bytea, text, text, text, text, jsonb), posthaste.enqueue(text, text, text, text, text, text, jsonb),
+	posthaste.enqueue(text, jsonb, text, text, text, text, jsonb), posthaste.enqueue_all, posthaste.outbox_problem from public;
 grant usage on schema posthaste to posthaste_outbox_app, posthaste_outbox_relay;
-grant execute on function posthaste.enqueue, posthaste.enqueue_all to posthaste_outbox_app;
+grant execute on function posthaste.enqueue(text, bytea, text, text, text, text, jsonb), posthaste.enqueue(text, text, text, text, text, text, jsonb),
+	posthaste.enqueue(text, jsonb, text, text, text, text, jsonb), posthaste.enqueue_all to posthaste_outbox_app;
 grant select on posthaste.outbox_schema to posthaste_outbox_relay;
 grant select, insert, update, delete on posthaste.outbox, posthaste.outbox_parked, posthaste.outbox_relay to posthaste_outbox_relay;
 grant select, update on sequence posthaste.outbox_asleep to posthaste_outbox_relay;
