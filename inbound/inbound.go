@@ -220,6 +220,9 @@ func (v *Verifier) accept(ctx context.Context, r *incoming) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
+	if problem := v.checkTopic(d); problem != nil {
+		return rejected(*problem), nil
+	}
 	outcome := Outcome{Kind: KindEvent, Answer: v.provider.success(v, d), Event: v.event(d)}
 	outcome.Event.Compressed = d != r.document()
 	if v.provider.then != nil {

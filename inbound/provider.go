@@ -52,7 +52,8 @@ type provider struct {
 	checkKey   func(secret string) string                             // what is wrong with a secret, where no scheme says it
 	together   func(secrets []string, s settings) []posthaste.Problem // what is wrong with settings and secrets together
 
-	fetches bool // verify may fetch a key
+	fetches bool                     // verify may fetch a key
+	topic   func(d *document) string // of those whose settings name the topics that are taken
 
 	verify func(ctx context.Context, v *Verifier, r *incoming) (*Rejection, error)                // in place of schemes
 	then   func(ctx context.Context, v *Verifier, d *document, verified Outcome) (Outcome, error) // what else an event means

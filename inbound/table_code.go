@@ -5,8 +5,8 @@ var github = provider{
 		Name: "github", Title: "GitHub", NeedSecret: true,
 		Secret:     "the secret that was entered with the webhook",
 		Signature:  "X-Hub-Signature-256: HMAC-SHA256 of the body, in hexadecimal. The older X-Hub-Signature with SHA-1 is not accepted",
-		Types:      "X-GitHub-Event, and the member action of the body where there is one: github.issues.opened, github.push",
-		DeliveryID: "X-GitHub-Delivery",
+		Types:      "what the body shows, and its member action: github.issues.opened, github.push. X-GitHub-Event counts only where the body could be that of several events",
+		DeliveryID: "a hash of the body; of workflow_dispatch and repository_dispatch, whose bodies may repeat, with X-GitHub-Delivery",
 		Success:    ok,
 		Retries:    "none by itself: a delivery that fails has to be sent again by hand or through GitHub's API. GitHub waits 10 s.",
 		Setup: []string{
@@ -18,11 +18,12 @@ var github = provider{
 		Notes: []string{
 			"Bodies can have up to 25 MB; raise the size that the source takes if you need such events.",
 			"The content type application/x-www-form-urlencoded works too; the JSON is then in the field payload.",
+			"GitHub does not sign X-GitHub-Event and X-GitHub-Delivery. Two deliveries with the same body count as one: an organization and a repository that both send to one source give one event.",
 		},
 	},
 	schemes: bodyHMAC("X-Hub-Signature-256", "sha256=", hexDigits),
-	types:   only(inHeader("X-GitHub-Event"), inBody("action")),
-	ids:     only(inHeader("X-GitHub-Delivery")),
+	named:   typeOfGitHub,
+	ids:     only(computed(idOfGitHub)),
 }
 
 var gitlab = provider{
@@ -31,8 +32,8 @@ var gitlab = provider{
 		Secret:     "the secret token of the webhook, or its signing token, which begins with whsec_",
 		Settings:   []Setting{tolerance("5m")},
 		Signature:  "with a signing token webhook-signature as Standard Webhooks say; else X-Gitlab-Token, compared with the secret",
-		Types:      "the member object_kind of the body, else X-Gitlab-Event: gitlab.push, gitlab.merge_request",
-		DeliveryID: "Idempotency-Key (GitLab 17.4 and newer), else webhook-id",
+		Types:      "the member object_kind of the body, else event_name: gitlab.push, gitlab.merge_request",
+		DeliveryID: "with a signing token webhook-id, which is signed; else Idempotency-Key (GitLab 17.4 and newer)",
 		Success:    ok,
 		Retries:    "none of a single delivery. After 4 failures in a row a webhook pauses, for a minute at first and for up to a day; after 40 it is switched off.",
 		Setup: []string{
@@ -49,8 +50,8 @@ var gitlab = provider{
 		standardScheme("webhook", "v1,", signingKey),
 		{signature: grammar{header: "X-Gitlab-Token", encoding: verbatim}, algorithm: equality, form: textKey},
 	},
-	types: first(parts(inBody("object_kind")), parts(inBody("event_name")), parts(inHeader("X-Gitlab-Event"))),
-	ids:   first(parts(inHeader("Idempotency-Key")), parts(inHeader("webhook-id"))),
+	types: first(parts(inBody("object_kind")), parts(inBody("event_name"))),
+	ids:   first(parts(computed(signedID)), parts(inHeader("Idempotency-Key"))),
 }
 
 var bitbucket = provider{
@@ -58,19 +59,22 @@ var bitbucket = provider{
 		Name: "bitbucket", Title: "Bitbucket", NeedSecret: true,
 		Secret:     "the secret of the webhook",
 		Signature:  "X-Hub-Signature: HMAC-SHA256 of the body, in hexadecimal",
-		Types:      "X-Event-Key: bitbucket.repo:push",
-		DeliveryID: "X-Request-UUID; of Bitbucket Data Center X-Request-Id",
+		Types:      "what the body shows: bitbucket.repo:push. X-Event-Key chooses between events whose bodies look alike, such as pullrequest:approved and pullrequest:unapproved",
+		DeliveryID: "a hash of the body",
 		Success:    ok,
 		Retries:    "X-Attempt-Number counts the attempts. Bitbucket waits 10 s.",
 		Setup: []string{
 			"In the repository's settings, open Webhooks and add one with the URL of the source.",
 			"Enter a long random secret there and as a secret of the source.",
 		},
-		Notes: []string{"Bitbucket sends nothing where the body would have more than 256 KB."},
+		Notes: []string{
+			"Bitbucket sends nothing where the body would have more than 256 KB.",
+			"Bitbucket does not sign X-Event-Key and X-Request-UUID.",
+		},
 	},
 	schemes: bodyHMAC("X-Hub-Signature", "sha256=", hexDigits),
-	types:   only(inHeader("X-Event-Key")),
-	ids:     first(parts(inHeader("X-Request-UUID")), parts(inHeader("X-Request-Id"))),
+	named:   typeOfBitbucket,
+	ids:     only(computed(bodyDigest)),
 }
 
 var jira = provider{
@@ -79,7 +83,7 @@ var jira = provider{
 		Secret:     "the secret of the webhook",
 		Signature:  "X-Hub-Signature: HMAC-SHA256 of the body, in hexadecimal",
 		Types:      "the member webhookEvent of the body: jira.jira:issue_updated",
-		DeliveryID: "X-Atlassian-Webhook-Identifier, which stays the same over retries",
+		DeliveryID: "a hash of the body, which has a timestamp in it. X-Atlassian-Webhook-Identifier is not signed",
 		Success:    ok,
 		Retries:    "some, with the same identifier; how many is not published.",
 		Setup: []string{
@@ -90,7 +94,7 @@ var jira = provider{
 	},
 	schemes: bodyHMAC("X-Hub-Signature", "sha256=", hexDigits),
 	types:   only(inBody("webhookEvent")),
-	ids:     only(inHeader("X-Atlassian-Webhook-Identifier")),
+	ids:     only(computed(bodyDigest)),
 }
 
 var linear = provider{
@@ -100,7 +104,7 @@ var linear = provider{
 		Settings:   []Setting{tolerance("1m")},
 		Signature:  "Linear-Signature: HMAC-SHA256 of the body, in hexadecimal. The member webhookTimestamp of the body must be recent",
 		Types:      "the members type and action of the body: linear.Issue.create",
-		DeliveryID: "Linear-Delivery",
+		DeliveryID: "a hash of the body's members without webhookTimestamp, which changes with each attempt. Linear-Delivery is not signed",
 		Success:    ok,
 		Retries:    "several, hours apart. Linear waits 5 s.",
 		Setup: []string{
@@ -113,6 +117,6 @@ var linear = provider{
 		signature: grammar{header: "Linear-Signature", encoding: hexDigits}, algorithm: hmacSHA256, form: textKey, template: "{body}",
 		timestamp: stamp{in: inBody("webhookTimestamp"), unit: milliseconds},
 	}},
-	types: first(parts(inBody("type"), inBody("action")), parts(inHeader("Linear-Event"))),
-	ids:   only(inHeader("Linear-Delivery")),
+	types: only(inBody("type"), inBody("action")),
+	ids:   only(computed(idOfLinear)),
 }

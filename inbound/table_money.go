@@ -176,8 +176,9 @@ var shopify = provider{
 		Name: "shopify", Title: "Shopify", NeedSecret: true,
 		Secret:     "the client secret of the app; of webhooks made in the admin, the key that is shown below them",
 		Signature:  "X-Shopify-Hmac-SHA256: HMAC-SHA256 of the body, in base64",
+		Settings:   []Setting{topics()},
 		Types:      "X-Shopify-Topic: shopify.orders/create",
-		DeliveryID: "X-Shopify-Webhook-Id",
+		DeliveryID: "a hash of the topic and the body",
 		Success:    ok,
 		Retries:    "8 over 4 hours; then a subscription that was made through the API is deleted. Shopify waits a second for the connection and 5 s in all.",
 		Setup: []string{
@@ -185,23 +186,30 @@ var shopify = provider{
 			"Give the source the client secret. While it is rotated give both: Shopify may use the old one for up to an hour.",
 			"An app of the store also needs the three mandatory privacy topics; they can come to the same source.",
 		},
+		Notes: []string{
+			"Shopify signs the body and no header, and the topic is in no body. Whoever has seen a request can send it again under another topic: where that matters, make a source for each topic and name it in the setting topics.",
+		},
 	},
 	schemes: []scheme{{
 		signature: grammar{header: "X-Shopify-Hmac-Sha256", aliases: []string{"Shopify-Hmac-Sha256"}, encoding: base64Std},
 		algorithm: hmacSHA256, form: textKey, template: "{body}",
 	}},
 	mixedUp: "webhooks of an app are signed with its client secret, those made in the admin with the key shown there",
-	types:   first(parts(inHeader("X-Shopify-Topic")), parts(inHeader("Shopify-Topic"))),
-	ids:     first(parts(inHeader("X-Shopify-Webhook-Id")), parts(inHeader("Shopify-Webhook-Id"))),
+	topic:   shopifyTopic,
+	types:   only(computed(shopifyTopic)),
+	ids:     only(idOfTopic(shopifyTopic)),
 }
+
+var shopifyTopic = topicOf("X-Shopify-Topic", "Shopify-Topic")
 
 var wooCommerce = provider{
 	Provider: Provider{
 		Name: "woocommerce", Title: "WooCommerce", NeedSecret: true,
 		Secret:     "the secret of the webhook; with characters such as & as they are, not as &amp;",
 		Signature:  "X-WC-Webhook-Signature: HMAC-SHA256 of the body, in base64",
+		Settings:   []Setting{topics()},
 		Types:      "X-WC-Webhook-Topic: woocommerce.order.updated",
-		DeliveryID: "X-WC-Webhook-Delivery-ID",
+		DeliveryID: "a hash of the topic and the body",
 		Success:    ok,
 		Handshake:  "the unsigned form webhook_id=N that is sent when the webhook is saved; without an answer it is not activated",
 		Retries:    "none; after 5 failures the webhook is disabled. Redirects are not followed.",
@@ -209,9 +217,15 @@ var wooCommerce = provider{
 			"In WordPress, open WooCommerce, Settings, Advanced, Webhooks and add one with the URL of the source as delivery URL.",
 			"Enter a long random secret there and as a secret of the source, set the status to active and save.",
 		},
+		Notes: []string{
+			"WooCommerce signs the body and no header, and the topic is in no body. Whoever has seen a request can send it again under another topic: where that matters, make a source for each topic and name it in the setting topics.",
+		},
 	},
 	schemes:    bodyHMAC("X-WC-Webhook-Signature", "", base64Std),
 	handshakes: []handshake{{answer: answerWooCommerce}},
-	types:      only(inHeader("X-WC-Webhook-Topic")),
-	ids:        only(inHeader("X-WC-Webhook-Delivery-ID")),
+	topic:      wooTopic,
+	types:      only(computed(wooTopic)),
+	ids:        only(idOfTopic(wooTopic)),
 }
+
+var wooTopic = topicOf("X-WC-Webhook-Topic")

@@ -87,7 +87,7 @@ var zendesk = provider{
 		Settings:   []Setting{tolerance("")},
 		Signature:  "X-Zendesk-Webhook-Signature: HMAC-SHA256 of X-Zendesk-Webhook-Signature-Timestamp and the body, in base64",
 		Types:      "the member type of the body, else its member event, as the trigger's template has it: zendesk.ticket.updated",
-		DeliveryID: "X-Zendesk-Webhook-Invocation-Id",
+		DeliveryID: "the member id of an event's body; of what a trigger sends a hash of the signed timestamp and the body. X-Zendesk-Webhook-Invocation-Id is not signed",
 		Success:    ok,
 		Retries:    "not published in what this page was made from.",
 		Setup: []string{
@@ -105,7 +105,7 @@ var zendesk = provider{
 	}},
 	body:  anyBody,
 	types: first(parts(inBody("type")), parts(inBody("event"))),
-	ids:   only(inHeader("X-Zendesk-Webhook-Invocation-Id")),
+	ids:   only(computed(idOfZendesk)),
 }
 
 var typeform = provider{

@@ -34,11 +34,10 @@ func standard(p Provider, headers ...string) provider {
 		headers[1] + "-* are taken too"
 	p.DeliveryID = headers[0] + "-id, which stays the same over retries and is signed"
 	p.Success = ok
-	s := provider{Provider: p, schemes: standardSchemes(headers...), types: first(parts(inBody("type")), parts(inBody("event_type")))}
-	for _, h := range headers {
-		s.ids = append(s.ids, parts(inHeader(h+"-id")))
+	return provider{
+		Provider: p, schemes: standardSchemes(headers...), types: first(parts(inBody("type")), parts(inBody("event_type"))),
+		ids: only(computed(signedID)),
 	}
-	return s
 }
 
 const standardSecret = "the signing secret: whsec_ and base64, or the public key: whpk_ and base64"

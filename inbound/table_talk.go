@@ -159,7 +159,7 @@ var twilio = provider{
 		},
 		Signature:  "X-Twilio-Signature: HMAC-SHA1 (HMAC-SHA256 where a webhook rule says so) of the URL and the fields of the form, in base64; of other bodies, bodySHA256 in the URL. The URL is tried with and without its port",
 		Types:      "the status that the request reports, by what it is about: twilio.message.delivered, twilio.call.completed; else twilio.message.received, twilio.call",
-		DeliveryID: "I-Twilio-Idempotency-Token, else MessageSid and its status; calls without that header have none",
+		DeliveryID: "MessageSid and its status; of the events of a call CallSid, CallStatus and SequenceNumber; nothing else has one. I-Twilio-Idempotency-Token is not signed",
 		Success:    xmlAnswer("<Response/>"),
 		Retries:    "on a failed connection only, once, unless the URL asks for more by its fragment (#rc=5). Twilio waits 15 s.",
 		Setup: []string{
@@ -180,8 +180,8 @@ var twilio = provider{
 	}},
 	body:  anyBody,
 	named: nameTwilio,
-	ids: first(parts(inHeader("I-Twilio-Idempotency-Token")),
-		parts(inBody("MessageSid"), inBody("MessageStatus")), parts(inBody("MessageSid"), inBody("SmsStatus"))),
+	ids: first(parts(inBody("MessageSid"), inBody("MessageStatus")), parts(inBody("MessageSid"), inBody("SmsStatus")),
+		parts(inBody("CallSid"), inBody("CallStatus"), inBody("SequenceNumber"))),
 }
 
 func nameTwilio(d *document) string {
@@ -249,7 +249,7 @@ var mailgun = provider{
 	},
 	verify: verifyMailgun,
 	types:  first(parts(inBody("event-data", "event")), parts(inBody("event"))),
-	ids:    first(parts(inBody("signature", "token")), parts(inBody("token"))),
+	ids:    only(computed(signedID)),
 }
 
 var meta = provider{
