@@ -26,7 +26,7 @@ type Endpoint struct {
 type Definition struct {
 	URL         string            `json:"url" doc:"Where events are POSTed: https, without credentials in it. func:NAME is a handler, which a program that embeds the engine makes"`
 	Description string            `json:"description" doc:"Free text, 1,024 bytes at most"`
-	EventTypes  []string          `json:"event_types" doc:"Patterns: an exact type, a prefix such as invoice.*, or *"`
+	EventTypes  []string          `json:"event_types" doc:"Patterns: an exact type, a prefix such as invoice.*, or *. Of sources of Meta, * and meta.* bring each message twice: as meta.message, and inside of the request meta.webhook"`
 	Sources     []string          `json:"sources" doc:"Only events that came in there: ids of sources, or api; empty: wherever they came in"`
 	Headers     map[string]string `json:"headers" doc:"Sent with every delivery"`
 	Signature   Signature         `json:"signature"`

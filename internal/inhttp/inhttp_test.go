@@ -49,7 +49,7 @@ func TestDeliveryIsStoredOnceAndGoesOn(t *testing.T) {
 		}
 		e := events[0]
 		source := row.ID.Print(posthaste.KindSource)
-		if e.Type != "github.push" || e.Source != source || string(e.Payload) != body || e.ContentType != "application/json" || e.CorrelationID != e.ID || e.IdempotencyKey != "d-1" {
+		if e.Type != "github.push" || e.Source != source || string(e.Payload) != body || e.ContentType != "application/json" || e.CorrelationID != e.ID || !strings.HasPrefix(e.IdempotencyKey, "sha256:") {
 			t.Errorf("event: %+v", e)
 		}
 		if header(e.SourceHeaders, "User-Agent") != "GitHub-Hookshot/1" || header(e.SourceHeaders, "Authorization") != "***" || header(e.SourceHeaders, "X-Forwarded-For") != "192.0.2.1" {
@@ -78,20 +78,25 @@ func TestDeliveryIsStoredOnceAndGoesOn(t *testing.T) {
 
 func TestTraceOfARequest(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *server) {
-		row, body := s.source("github"), `{"n":1}`
+		row := s.source("github")
 		const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 		for delivery, given := range map[string][]string{"d-1": {trace}, "d-2": {"nonsense"}, "d-3": {trace, trace}, "d-4": nil} {
+			body := `{"delivery":"` + delivery + `"}`
 			h := push(delivery, []byte(body))
 			h["Traceparent"] = given
 			s.do("POST", s.at(row), h, strings.NewReader(body)).want(t, 200)
 		}
-		for _, e := range s.events() {
+		events := s.events()
+		if len(events) != 4 {
+			t.Errorf("%d events", len(events))
+		}
+		for _, e := range events {
 			want := ""
-			if e.IdempotencyKey == "d-1" {
+			if string(e.Payload) == `{"delivery":"d-1"}` {
 				want = trace
 			}
 			if e.Traceparent != want {
-				t.Errorf("%s: trace %q, want %q", e.IdempotencyKey, e.Traceparent, want)
+				t.Errorf("%s: trace %q, want %q", e.Payload, e.Traceparent, want)
 			}
 		}
 	})
@@ -99,9 +104,13 @@ func TestTraceOfARequest(t *testing.T) {
 
 func TestSameDeliveryWithOtherBytes(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *server) {
-		row := s.source("github")
-		first := s.push(row, "d-1", `{"n":1}`).want(t, 200)
-		if again := s.push(row, "d-1", `{"n":2}`); again.status != first.status || again.body != first.body {
+		send := func(row store.SourceRow, body string) answer {
+			h := http.Header{"X-Gitlab-Token": {secret}, "Idempotency-Key": {"d-1"}}
+			return s.do("POST", s.at(row), h, strings.NewReader(body))
+		}
+		row := s.source("gitlab")
+		first := send(row, `{"n":1}`).want(t, 200)
+		if again := send(row, `{"n":2}`); again.status != first.status || again.body != first.body {
 			t.Errorf("answered %v, want as the first: %v", again, first)
 		}
 		if e := s.events(); len(e) != 1 || string(e[0].Payload) != `{"n":1}` {
@@ -111,11 +120,28 @@ func TestSameDeliveryWithOtherBytes(t *testing.T) {
 			t.Errorf("its line: %v", line)
 		}
 		// Another source has deliveries of its own.
-		s.push(s.source("github"), "d-1", `{"n":1}`).want(t, 200)
+		send(s.source("gitlab"), `{"n":1}`).want(t, 200)
 		if e := s.events(); len(e) != 2 {
 			t.Errorf("%d events", len(e))
 		}
 	})
+}
+
+// A genuine delivery that somebody sends again under other headers is no new event.
+func TestSameDeliveryWithOtherHeaders(t *testing.T) {
+	s := start(t, openSQLite(t))
+	row, body := s.source("github"), `{"action":"opened","issue":{"id":1}}`
+	for i, c := range []struct{ name, value string }{
+		{"X-Github-Event", "issues"}, {"Content-Type", "application/x-www-form-urlencoded"}, {"X-Github-Delivery", "other"}, {"X-Github-Event", "push"},
+		{"Content-Encoding", "gzip"}, {"Idempotency-Key", "other"},
+	} {
+		h := push("d-1", []byte(body))
+		h.Set(c.name, c.value)
+		s.do("POST", s.at(row), h, strings.NewReader(body)).want(t, 200)
+		if e := s.events(); len(e) != 1 || e[0].Type != "github.issues.opened" {
+			t.Fatalf("after %d requests, the last with %s: %s: %d events, the last of type %s", i+1, c.name, c.value, len(e), e[0].Type)
+		}
+	}
 }
 
 func TestConcurrentRepetitions(t *testing.T) {
@@ -371,8 +397,8 @@ func TestDatabaseIsAway(t *testing.T) {
 		c.Stop(cluster.Immediate)
 		wantAway(t, s, row)
 		c.Start()
-		s.until("deliveries are taken again", func() bool { return s.push(row, "d-2", "{}").status == 200 })
-		if e := s.events(); len(e) < 2 || !slices.ContainsFunc(e, func(e posthaste.Event) bool { return e.IdempotencyKey == "d-2" }) {
+		s.until("deliveries are taken again", func() bool { return s.push(row, "d-2", "[2]").status == 200 })
+		if e := s.events(); len(e) < 2 || !slices.ContainsFunc(e, func(e posthaste.Event) bool { return string(e.Payload) == "[2]" }) {
 			t.Errorf("events: %v", e)
 		}
 	})
