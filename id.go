@@ -36,6 +36,9 @@ const (
 	KindReplay   Kind = "rpl"
 )
 
+// MaxID is above every id that can be minted: the end of a range without end.
+var MaxID = ID{0: 0xff, 1: 0xff, 2: 0xff, 3: 0xff, 4: 0xff, 5: 0xff, 6: 0xff, 7: 0xff, 8: 0xff, 9: 0xff, 10: 0xff, 11: 0xff, 12: 0xff, 13: 0xff, 14: 0xff, 15: 0xff}
+
 // MaxNumber is the highest number a delivery can have within its event.
 const MaxNumber = 1<<20 - 1
 

@@ -54,8 +54,13 @@ const acceptOrderedSQL = acceptHead + unlessStored + acceptMiddle + `(
 		cross join unnest($23::uuid[], $24::uuid[], $25::int4[], $26::int4[], $27::int8[], $28::int8[], $30::int4[], $31::int8[])
 			d (event, id, tenant, endpoint, due_at, expires_at, place, place_offset))` + acceptTail + orphansFail
 
+// The ids of the batch must not be below the low-water mark: what is born there, nobody
+// would look for if the replica died.
 const acceptHead = `
-with ` + fenceSQL + `,
+with fence as materialized (
+	select epoch from replicas
+	where epoch = $1 and busy and beat_at > ` + clockSQL + ` - $2::int8 and low_water <= all ($5::uuid[])
+	for key share),
 moved as materialized (
 	select r.no, coalesce(t.routing_version, -1) as routing_version
 	from unnest($3::int4[], $4::int8[]) r (no, version) left join lateral (

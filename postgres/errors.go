@@ -40,7 +40,7 @@ func fail(what string, err error) error {
 // refused connection, a deadline) leaves open whether the statement was
 // committed, so everything counts that isn't known to be an answer.
 func isUnavailable(err error) bool {
-	for _, verdict := range []error{pgx.ErrNoRows, store.ErrFenced, store.ErrNotFound, store.ErrConflict, store.ErrTaken, store.ErrForeignSchema, store.ErrLocked, store.ErrParentKept} {
+	for _, verdict := range []error{pgx.ErrNoRows, store.ErrFenced, store.ErrRewound, store.ErrNotFound, store.ErrConflict, store.ErrTaken, store.ErrForeignSchema, store.ErrLocked, store.ErrParentKept} {
 		if errors.Is(err, verdict) {
 			return false
 		}

@@ -10,6 +10,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -67,7 +68,8 @@ const (
 type DB struct {
 	pools
 	direct *direct
-	tag    string // tells the hints of this process from those of others
+	me     atomic.Pointer[registration] // nil: none yet
+	tag    string                       // tells the hints of this process from those of others
 
 	purge struct { // where the walk over idempotency goes on
 		sync.Mutex

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,9 +16,20 @@ import (
 )
 
 const (
+	// An epoch is the next of its sequence, or the seconds since epochBase if that is more. So
+	// it is higher than all before, also those that a database has forgotten which
+	// went back in time.
+	epochSQL = `select nextval(pg_get_serial_sequence('replicas', 'epoch')), (` + clockSQL + ` / 1000000 - ` + epochBase + `)::int4`
+	// epochBase is the year 2026. Epochs are of four bytes, which last for 68 years.
+	epochBase    = `1767225600`
+	jumpEpochSQL = `select setval(pg_get_serial_sequence('replicas', 'epoch'), $1)`
+
+	// Two that jump to the same epoch at once: one of them draws again.
 	registerSQL = `
-insert into replicas (name, beat_at, low_water, delivers) values ($1, ` + clockSQL + `, $2, $3)
-returning epoch, beat_at`
+insert into replicas (epoch, name, beat_at, low_water, delivers)
+overriding system value values ($4, $1, ` + clockSQL + `, $2, $3)
+on conflict do nothing
+returning beat_at`
 
 	// Whoever is registered under the name of the caller is dead, since the
 	// caller holds the lock on it.
@@ -34,12 +46,24 @@ func (db *DB) Register(ctx context.Context, p store.RegisterParams) (store.Regis
 		if err != nil {
 			return err
 		}
+		was := db.me.Load()
+		me := &registration{name: p.Name}
+		if me.identity, err = identity(ctx, conn); err != nil {
+			return err
+		}
 		err = retryBlocked(ctx, conn, func(tx pgx.Tx) (err error) {
 			made, err = register(ctx, tx, p)
 			return err
 		})
-		db.direct.epoch = made.Epoch
-		return err
+		if err != nil {
+			return err
+		}
+		if was != nil && was.identity != nil && me.identity != nil && *was.identity != *me.identity {
+			made.Rewound = true
+		}
+		me.epoch, db.direct.epoch = made.Epoch, made.Epoch
+		db.me.Store(me)
+		return nil
 	})
 	if err != nil {
 		return store.Registered{}, fail("register the replica "+strconv.Quote(p.Name), err)
@@ -73,21 +97,50 @@ func register(ctx context.Context, tx pgx.Tx, p store.RegisterParams) (store.Reg
 	}
 	slices.Sort(made.Endpoints)
 	made.Endpoints = slices.Compact(made.Endpoints)
-	err = tx.QueryRow(ctx, registerSQL, p.Name, [16]byte(p.LowWater), p.Delivers).Scan((*int32)(&made.Epoch), &now)
-	made.Now = timeAt(now)
-	return made, err
+	for range epochTries {
+		var next, seconds int32
+		if err := tx.QueryRow(ctx, epochSQL).Scan(&next, &seconds); err != nil {
+			return made, err
+		}
+		if store.Epoch(next) <= p.Last {
+			made.Rewound = true
+		}
+		if seconds > next {
+			if _, err := tx.Exec(ctx, jumpEpochSQL, seconds); err != nil {
+				return made, err
+			}
+			next = seconds
+		}
+		err := tx.QueryRow(ctx, registerSQL, p.Name, [16]byte(p.LowWater), p.Delivers, next).Scan(&now)
+		if errors.Is(err, pgx.ErrNoRows) {
+			continue
+		}
+		made.Epoch, made.Now = store.Epoch(next), timeAt(now)
+		return made, err
+	}
+	return made, fmt.Errorf("no epoch is free: %w", store.ErrUnavailable)
 }
 
-const beatSQL = `
+// epochTries bounds how often an epoch is drawn again.
+const epochTries = 100
+
+const (
+	beatSQL      = beatHead + sameIdentity + beatTail
+	plainBeatSQL = beatHead + beatTail // where the server does not tell its identity
+	sameIdentity = `
+		and (` + identityOf + `) = $7`
+	beatHead = `
 with mine as (
 	update replicas set beat_at = ` + clockSQL + `, low_water = greatest(low_water, $2), busy = not $3, delivers = $4
-	where epoch = $1
+	where epoch = $1 and ($5::text is null or name = $5) and beat_at >= $6`
+	beatTail = `
 	returning epoch, name, busy, delivers, beat_at, low_water)
 select * from (
 	select * from mine
 	union all
 	select epoch, name, busy, delivers, beat_at, low_water from replicas where epoch <> $1 and exists (select from mine)) r
 order by epoch`
+)
 
 // Beat implements store.Replicas.
 func (db *DB) Beat(ctx context.Context, p store.BeatParams) (store.Beat, error) {
@@ -95,7 +148,12 @@ func (db *DB) Beat(ctx context.Context, p store.BeatParams) (store.Beat, error) 
 	defer cancel()
 	var beat store.Beat
 	batch := &pgx.Batch{}
-	batch.Queue(beatSQL, int32(p.Epoch), [16]byte(p.LowWater), p.Idle, p.Delivers).Query(func(rows pgx.Rows) error {
+	name, identity := db.registered(p.Epoch)
+	sql, args := plainBeatSQL, []any{int32(p.Epoch), [16]byte(p.LowWater), p.Idle, p.Delivers, name, micros(p.Seen)}
+	if identity != nil {
+		sql, args = beatSQL, append(args, *identity)
+	}
+	batch.Queue(sql, args...).Query(func(rows pgx.Rows) error {
 		var r store.Replica
 		var at int64
 		_, err := pgx.ForEachRow(rows, []any{(*int32)(&r.Epoch), &r.Name, &r.Busy, &r.Delivers, &at, (*[16]byte)(&r.LowWater)}, func() error {
@@ -121,12 +179,59 @@ func (db *DB) Beat(ctx context.Context, p store.BeatParams) (store.Beat, error) 
 	}
 	err := db.vital.Run(ctx, batch)
 	if err == nil && len(beat.Replicas) == 0 {
-		err = store.ErrFenced
+		err = db.whyNotBeaten(ctx, p.Epoch, identity)
 	}
 	if err != nil {
 		return store.Beat{}, fail(fmt.Sprintf("beat for epoch %d", p.Epoch), err)
 	}
 	return beat, nil
+}
+
+// lockEpochSQL waits for the accepts and claims of an epoch that are under way, and keeps out
+// later ones until the transaction ends.
+const (
+	lockEpochSQL = `select epoch from replicas where epoch = $1 for update`
+	raiseSQL     = `update replicas set low_water = greatest(low_water, $2) where epoch = $1`
+
+	raiseLockWait = 500 * time.Millisecond
+)
+
+// RaiseLowWater implements store.Replicas.
+func (db *DB) RaiseLowWater(ctx context.Context, p store.RaiseLowWaterParams, known func([]store.Lease) bool) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	if err := db.raiseLowWater(ctx, p, known); err != nil {
+		return fail(fmt.Sprintf("raise the low-water mark of epoch %d", p.Epoch), err)
+	}
+	return nil
+}
+
+func (db *DB) raiseLowWater(ctx context.Context, p store.RaiseLowWaterParams, known func([]store.Lease) bool) error {
+	found := false
+	var owned []store.Lease
+	batch := &pgx.Batch{}
+	batch.Queue(lockEpochSQL, int32(p.Epoch)).Query(func(rows pgx.Rows) error {
+		found = rows.Next()
+		rows.Close()
+		return rows.Err()
+	})
+	batch.Queue(ownedSQL, [16]byte(p.From), [16]byte(p.To), int32(p.Epoch)).Query(func(rows pgx.Rows) error {
+		return eachRow(rows, func(raw [][]byte) { owned = append(owned, readLease(raw)) })
+	})
+	s, err := db.vital.begin(ctx, raiseLockWait, batch)
+	if err != nil {
+		return err
+	}
+	defer s.end()
+	if !found {
+		return store.ErrFenced
+	}
+	if !known(owned) {
+		return nil
+	}
+	batch = &pgx.Batch{}
+	batch.Queue(raiseSQL, int32(p.Epoch), [16]byte(p.To))
+	return s.commit(ctx, batch)
 }
 
 const ownedSQL = `
@@ -184,26 +289,36 @@ func readDueKey(row pgx.CollectableRow) (store.DueKey, error) {
 	return key, err
 }
 
+// $5 are the due times of the leases to revoke, or null: then any that the epoch holds.
 const revokeSQL = `
 with found as materialized (
-	select d.*, ` + blockedIfSo + ` from unnest($4::uuid[]) x (id) cross join lateral (
+	select d.*, ` + blockedIfSo + ` from unnest($4::uuid[], $5::int8[]) x (id, due_at) cross join lateral (
 		select ` + heldColumns + `
-		from deliveries d where d.id = x.id and d.state = 0 and d.owner = $3 limit 1) d` + dueOfFound + `
+		from deliveries d where d.id = x.id and d.state = 0 and d.owner = $3 and (x.due_at is null or d.due_at = x.due_at) limit 1) d` + dueOfFound + `
 	where x.id ` + anyID + `),` + revokeTail
 
 // Revoke implements store.Replicas.
 func (db *DB) Revoke(ctx context.Context, p store.RevokeParams) (int, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	ids := idColumn(compact(p.Deliveries))
+	leases := slices.Clone(p.Leases)
+	slices.SortFunc(leases, func(a, b store.HeldLease) int {
+		return cmp.Or(a.Delivery.Compare(b.Delivery), a.DueAt.Compare(b.DueAt))
+	})
+	leases = slices.Compact(leases)
+	ids, dueAt := uuidColumn(len(leases)), int8Column(len(leases))
+	for _, l := range leases {
+		ids.uuid(l.Delivery)
+		dueAt.time(l.DueAt)
+	}
 	var revoked store.Reclaimed
 	for range blockedTries {
 		var blocked int
 		batch := &pgx.Batch{}
 		queueLocks(batch, ids)
-		batch.Queue(revokeSQL, micros(p.Now), revokeWaits(), int32(p.Epoch), ids).Query(readRevoked(&revoked, &blocked))
+		batch.Queue(revokeSQL, micros(p.Now), revokeWaits(), int32(p.Epoch), ids, dueAt).Query(readRevoked(&revoked, &blocked))
 		if err := db.chores.Run(ctx, batch); err != nil {
-			return 0, fail(fmt.Sprintf("revoke %d leases", len(p.Deliveries)), err)
+			return 0, fail(fmt.Sprintf("revoke %d leases", len(p.Leases)), err)
 		}
 		if blocked == 0 {
 			break
@@ -282,7 +397,7 @@ func takeOver(ctx context.Context, tx pgx.Tx, dead store.Replica, now time.Time)
 	var blocked int
 	batch = &pgx.Batch{}
 	queueLocks(batch, taken)
-	batch.Queue(revokeSQL, micros(now), revokeWaits(), epoch, taken).Query(readRevoked(&reclaimed, &blocked))
+	batch.Queue(revokeSQL, micros(now), revokeWaits(), epoch, taken, nil).Query(readRevoked(&reclaimed, &blocked))
 	batch.Queue(freeDueSQL, epoch)
 	batch.Queue(endReplicaSQL, epoch)
 	err := tx.SendBatch(ctx, batch).Close()

@@ -14,7 +14,8 @@ import (
 
 // A delivery that waits is nobody's and has its due row, unowned: a claim finds
 // it. All others are told of: whether a living owner knows of its own, only that
-// owner can say; a due row that an epoch owns without the delivery, or the other
+// owner can say, unless it was born leased below the owner's low-water mark, where the
+// owner looks no more; a due row that an epoch owns without the delivery, or the other
 // way round, or both of an epoch that has no row, is found by nobody.
 const strandedSQL = `
 with page as materialized (
@@ -33,9 +34,9 @@ unburied as (
 select (select count(*) from page), (select count(*) from unburied),
 	(select id from page order by id desc limit 1), s.*
 from (values (1)) one left join lateral (
-	select w.id, w.endpoint, w.owner, r.epoch is not null, w.due_at
+	select w.id, w.endpoint, w.owner, r.epoch is not null and (w.due_at <> 0 or w.id >= r.low_water), w.due_at
 	from page w
-	left join lateral (select epoch from replicas where epoch = w.owner and busy limit 1) r on true
+	left join lateral (select epoch, low_water from replicas where epoch = w.owner and busy limit 1) r on true
 	left join lateral (
 		select owner from due u where u.endpoint = w.endpoint and u.due_at = w.due_at and u.delivery = w.id limit 1) u on true
 	where w.state = 0

@@ -336,7 +336,7 @@ func (w *worker) revoke(ctx context.Context) {
 	n := w.random.IntN(len(w.leases)/4 + 1)
 	p := store.RevokeParams{Epoch: w.epoch, Now: time.Now()}
 	for _, lease := range w.leases[:n] {
-		p.Deliveries = append(p.Deliveries, lease.Delivery)
+		p.Leases = append(p.Leases, lease.Held())
 	}
 	if _, err := w.db.Revoke(ctx, p); w.ok(w.t, "revoke", err) {
 		w.lost = append(w.lost, w.leases[:n]...)

@@ -17,6 +17,9 @@ func (db *DB) Accept(ctx context.Context, p store.AcceptParams) (store.Accepted,
 		if err := db.fence(c, p.Epoch); err != nil {
 			return err
 		}
+		if err := aboveLowWater(c, p, order); err != nil {
+			return err
+		}
 		if out.Stale, err = newerRouting(c, p.Routing); err != nil || out.Stale != nil {
 			return err
 		}
@@ -53,6 +56,20 @@ const sqlFence = `SELECT 1 FROM replicas WHERE epoch = ?1 AND busy = 1 AND beat_
 func (db *DB) fence(c *conn, epoch store.Epoch) error {
 	ok, err := c.get(sqlFence, func(row) {}, epoch, db.now().Add(-store.FreshBeat))
 	if err == nil && !ok {
+		err = store.ErrFenced
+	}
+	return err
+}
+
+// aboveLowWater fails where the batch, in the order of its ids, begins below the
+// low-water mark: what is born leased there, nobody would look for.
+func aboveLowWater(c *conn, p store.AcceptParams, order []int) error {
+	if len(order) == 0 {
+		return nil
+	}
+	var mark posthaste.ID
+	_, err := c.get(sqlLowWater, func(r row) { mark = r.id(0) }, p.Epoch)
+	if err == nil && p.Events[order[0]].ID.Compare(mark) < 0 {
 		err = store.ErrFenced
 	}
 	return err

@@ -48,7 +48,7 @@ func reclaim(c *conn, epoch store.Epoch, now time.Time) (store.Reclaimed, error)
 	var out store.Reclaimed
 	endpoints := map[store.EndpointNo]bool{}
 	take := func(id posthaste.ID) error {
-		d, revoked, err := revoke(c, id, epoch, now)
+		d, revoked, err := revoke(c, id, epoch, now, nil)
 		if revoked {
 			out.Deliveries++
 			endpoints[d.endpoint] = true

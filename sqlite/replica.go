@@ -11,8 +11,9 @@ import (
 
 const (
 	sqlEpochs      = `SELECT epoch FROM replicas ORDER BY epoch`
-	sqlBusyEpochs  = `SELECT epoch FROM replicas WHERE busy = 1 ORDER BY epoch`
+	sqlBusyEpochs  = `SELECT epoch, low_water FROM replicas WHERE busy = 1 ORDER BY epoch`
 	sqlAddReplica  = `INSERT INTO replicas (name, busy, delivers, beat_at, low_water) VALUES (?1, 1, ?4, ?2, ?3)`
+	sqlLastEpoch   = `SELECT seq FROM sqlite_sequence WHERE name = 'replicas'`
 	sqlDropReplica = `DELETE FROM replicas WHERE epoch = ?1`
 )
 
@@ -23,6 +24,9 @@ func (db *DB) Register(ctx context.Context, p store.RegisterParams) (store.Regis
 	var out store.Registered
 	err := db.write(ctx, "register replica", func(c *conn) error {
 		out = store.Registered{Now: db.now()}
+		if _, err := c.get(sqlLastEpoch, func(r row) { out.Rewound = r.epoch(0) < p.Last }); err != nil {
+			return err
+		}
 		var dead []store.Epoch
 		for r, err := range c.rows(sqlEpochs) {
 			if err != nil {
@@ -66,6 +70,13 @@ func (db *DB) Beat(ctx context.Context, p store.BeatParams) (store.Beat, error) 
 	var out store.Beat
 	err := db.write(ctx, "beat", func(c *conn) error {
 		out = store.Beat{Now: db.now()}
+		var at time.Time
+		if _, err := c.get(sqlSeenBeat, func(r row) { at = r.at(0) }, p.Epoch); err != nil {
+			return err
+		}
+		if !at.IsZero() && at.Before(p.Seen) {
+			return store.ErrRewound
+		}
 		n, err := c.exec(sqlBeat, p.Epoch, out.Now, p.LowWater, !p.Idle, p.Delivers)
 		if err != nil {
 			return err
@@ -104,22 +115,48 @@ func (db *DB) Beat(ctx context.Context, p store.BeatParams) (store.Beat, error) 
 	return out, nil
 }
 
+const sqlRaiseLowWater = `UPDATE replicas SET low_water = max(low_water, ?2) WHERE epoch = ?1`
+
+// RaiseLowWater implements store.Replicas. With one writer nothing is under way.
+func (db *DB) RaiseLowWater(ctx context.Context, p store.RaiseLowWaterParams, known func([]store.Lease) bool) error {
+	return db.write(ctx, "raise the low-water mark", func(c *conn) error {
+		found, err := c.get(sqlSeenBeat, func(row) {}, p.Epoch)
+		if err == nil && !found {
+			err = store.ErrFenced
+		}
+		if err != nil {
+			return err
+		}
+		owned, err := listOwned(c, p.From, p.To, p.Epoch)
+		if err != nil || !known(owned) {
+			return err
+		}
+		_, err = c.exec(sqlRaiseLowWater, p.Epoch, p.To)
+		return err
+	})
+}
+
 const sqlOwned = `SELECT id, tenant, endpoint, owner, attempts, failures, due_at, expires_at FROM deliveries
 WHERE id >= ?1 AND id < ?2 AND owner = ?3 AND state = 0 ORDER BY id`
 
 // Owned implements store.Replicas.
 func (db *DB) Owned(ctx context.Context, p store.OwnedParams) ([]store.Lease, error) {
 	var out []store.Lease
-	err := db.readOn(ctx, db.vital, "list owned deliveries", func(c *conn) error {
-		for r, err := range c.rows(sqlOwned, p.From, p.To, p.Epoch) {
-			if err != nil {
-				return err
-			}
-			out = append(out, scanLease(r))
-		}
-		return nil
+	err := db.readOn(ctx, db.vital, "list owned deliveries", func(c *conn) (err error) {
+		out, err = listOwned(c, p.From, p.To, p.Epoch)
+		return err
 	})
 	return out, err
+}
+
+func listOwned(c *conn, from, to posthaste.ID, epoch store.Epoch) (out []store.Lease, err error) {
+	for r, err := range c.rows(sqlOwned, from, to, epoch) {
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, scanLease(r))
+	}
+	return out, nil
 }
 
 const sqlOwnedDue = `SELECT endpoint, due_at, delivery FROM due
@@ -150,8 +187,8 @@ func (db *DB) Revoke(ctx context.Context, p store.RevokeParams) (int, error) {
 	var n int
 	err := db.write(ctx, "revoke leases", func(c *conn) error {
 		n = 0
-		for _, id := range p.Deliveries {
-			_, revoked, err := revoke(c, id, p.Epoch, p.Now)
+		for _, l := range p.Leases {
+			_, revoked, err := revoke(c, l.Delivery, p.Epoch, p.Now, &l.DueAt)
 			if err != nil {
 				return err
 			}
@@ -170,11 +207,15 @@ func (db *DB) Revoke(ctx context.Context, p store.RevokeParams) (int, error) {
 const sqlRevoke = `UPDATE deliveries SET owner = 0, attempts = ?2, due_at = ?3, outcome = 4 WHERE id = ?1`
 
 // revoke takes a delivery away from the epoch, if it still holds it: the number
-// is spent, and the delivery waits in due.
-func revoke(c *conn, id posthaste.ID, epoch store.Epoch, now time.Time) (standing, bool, error) {
+// is spent, and the delivery waits in due. leasedAt is the due time of the lease; nil:
+// whichever it holds.
+func revoke(c *conn, id posthaste.ID, epoch store.Epoch, now time.Time, leasedAt *time.Time) (standing, bool, error) {
 	d, found, err := readStanding(c, id)
 	if err != nil || !found || d.state != posthaste.StatePending || d.owner != epoch || epoch == 0 {
 		return d, false, err
+	}
+	if leasedAt != nil && !d.dueAt.Equal(*leasedAt) {
+		return d, false, nil
 	}
 	if !d.dueAt.IsZero() {
 		if err := deleteDue(c, d.dueKey()); err != nil {

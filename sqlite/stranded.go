@@ -33,7 +33,8 @@ func (db *DB) FindStranded(ctx context.Context, p store.FindStrandedParams) (sto
 				}
 				seen, last = seen+1, r.id(0)
 				s := store.StrandedDelivery{Delivery: last, Endpoint: r.endpoint(2), Owner: r.epoch(3), DueAt: r.at(5)}
-				s.Living = living[s.Owner]
+				mark, lives := living[s.Owner]
+				s.Living = lives && (!s.DueAt.IsZero() || last.Compare(mark) >= 0)
 				switch state := posthaste.State(r.ColumnInt(4)); {
 				case state == posthaste.StateDead && r.ColumnInt(7) == 0:
 					unlisted = append(unlisted, last)
@@ -73,14 +74,14 @@ func (db *DB) listDead(ctx context.Context, ids []posthaste.ID) (listed int, err
 	return listed, err
 }
 
-// livingEpochs are those that may hold a lease: an idle one holds none.
-func livingEpochs(c *conn) (map[store.Epoch]bool, error) {
-	living := map[store.Epoch]bool{}
+// livingEpochs are those that may hold a lease, with their low-water marks: an idle one holds none.
+func livingEpochs(c *conn) (map[store.Epoch]posthaste.ID, error) {
+	living := map[store.Epoch]posthaste.ID{}
 	for r, err := range c.rows(sqlBusyEpochs) {
 		if err != nil {
 			return nil, err
 		}
-		living[r.epoch(0)] = true
+		living[r.epoch(0)] = r.id(1)
 	}
 	return living, nil
 }
@@ -119,7 +120,7 @@ func repairOne(c *conn, found store.StrandedDelivery, now time.Time) (bool, erro
 		return false, err
 	}
 	if d.owner != 0 {
-		_, done, err := revoke(c, d.id, d.owner, now)
+		_, done, err := revoke(c, d.id, d.owner, now, &d.dueAt)
 		return done, err
 	}
 	if !d.dueAt.IsZero() {

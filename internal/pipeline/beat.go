@@ -29,6 +29,7 @@ type life struct {
 	epoch    store.Epoch
 	beatAt   time.Duration // sinceBoot when the last successful beat began; 0: none
 	beatSeen time.Duration // uptime when it ended
+	rowSeen  time.Time     // beat_at of the row as it was read last
 	lowWater posthaste.ID
 	alive    chan struct{} // closed and replaced at every beat: wakes those who wait for one
 	leader   bool
@@ -66,15 +67,19 @@ func (l *life) recent() bool {
 	return l.beatAt != 0 && uptime()-l.beatSeen < store.FreshBeat
 }
 
-// renew beats, and takes a new epoch if the row of this one is gone. It returns
-// nil when the epoch is fresh.
+// renew beats, and takes a new epoch if the row of this one is gone or the database has
+// gone back. It returns nil when the epoch is fresh.
 func (p *Pipeline) renew(ctx context.Context) error {
 	p.beating.Lock() // one beat at a time
 	defer p.beating.Unlock()
 	err := p.beat(ctx)
-	if errors.Is(err, store.ErrFenced) {
+	switch {
+	case errors.Is(err, store.ErrRewound):
+		p.log.WarnContext(ctx, "the database is another one, or has gone back in time: taking a new epoch", "epoch", p.epoch())
+		err = p.register(ctx, true)
+	case errors.Is(err, store.ErrFenced):
 		p.log.WarnContext(ctx, "others took this replica for dead, or its row was removed: taking a new epoch", "epoch", p.epoch())
-		err = p.register(ctx)
+		err = p.register(ctx, false)
 	}
 	if err != nil {
 		p.metrics.BeatFailures.Inc()
@@ -102,7 +107,7 @@ func (p *Pipeline) beat(ctx context.Context) error {
 	}
 	p.clock.observe(beat.Now, asked, time.Now())
 	p.routing.beaten(beat.Now, beat.Newer)
-	p.life.alivened(params.Epoch, began, low)
+	p.life.alivened(params.Epoch, began, beat.Now, low)
 	p.lookAround(ctx, beat.Replicas)
 	p.learnGates(beat.Gates)
 	if p.gates.known().IsZero() { // as they could not be read at the start
@@ -115,13 +120,13 @@ func (p *Pipeline) beat(ctx context.Context) error {
 }
 
 // alivened notes a successful beat and wakes those who wait for it.
-func (l *life) alivened(epoch store.Epoch, began time.Duration, low posthaste.ID) {
+func (l *life) alivened(epoch store.Epoch, began time.Duration, row time.Time, low posthaste.ID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.unbroken == 0 || began-l.beatAt > store.FreshBeat {
 		l.unbroken = began
 	}
-	l.epoch, l.beatAt, l.lowWater = epoch, began, low
+	l.epoch, l.beatAt, l.rowSeen, l.lowWater = epoch, began, row, low
 	l.beatSeen = uptime()
 	close(l.alive)
 	l.alive = make(chan struct{})
@@ -129,12 +134,13 @@ func (l *life) alivened(epoch store.Epoch, began time.Duration, low posthaste.ID
 
 // register takes a new epoch. Work leased under the old one is given back where
 // it has not started; what is under way ends and settles under the old epoch,
-// as far as nobody has revoked it.
-func (p *Pipeline) register(ctx context.Context) error {
+// as far as nobody has revoked it. Where the database has gone back, what memory knows of
+// it is forgotten before work of the new epoch begins.
+func (p *Pipeline) register(ctx context.Context, rewound bool) error {
 	began := sinceBoot()
 	asked := time.Now()
 	low, _ := p.ledger.lowWater(p.clock.Now())
-	got, err := p.store.Register(ctx, store.RegisterParams{Name: p.cfg.Replica, LowWater: low, Delivers: p.cfg.Roles.Deliver})
+	got, err := p.store.Register(ctx, store.RegisterParams{Name: p.cfg.Replica, LowWater: low, Delivers: p.cfg.Roles.Deliver, Last: p.epoch()})
 	if err != nil {
 		err = fmt.Errorf("register as a replica: %w", err)
 		if errors.Is(err, store.ErrConflict) { // no waiting cures it
@@ -147,7 +153,10 @@ func (p *Pipeline) register(ctx context.Context) error {
 	}
 	p.clock.observe(got.Now, asked, time.Now())
 	old := p.epoch()
-	p.life.alivened(got.Epoch, began, low)
+	if rewound || got.Rewound {
+		p.forget(ctx)
+	}
+	p.life.alivened(got.Epoch, began, got.Now, low)
 	p.metrics.Epochs.Inc()
 	p.log.InfoContext(ctx, "replica registered", "replica", p.cfg.Replica, "epoch", got.Epoch, "reclaimed", got.Reclaimed)
 	p.giveBack(p.lanes.recall(func(it *item) bool { return it.lease.Epoch != got.Epoch }), "new epoch")
@@ -180,14 +189,13 @@ func (p *Pipeline) verifiedLowWater(ctx context.Context) (posthaste.ID, error) {
 		if far := posthaste.FloorID(low.Time().Add(step)); far.Compare(candidate) < 0 {
 			to = far
 		}
-		owned, err := p.store.Owned(ctx, store.OwnedParams{Epoch: epoch, From: low, To: to})
+		owned, err := p.ownedBelow(ctx, epoch, low, to, abandoned)
 		if err != nil && low != from {
 			return low, nil // the rest is for the next beat
 		}
 		if err != nil {
 			return low, err
 		}
-		owned = slices.DeleteFunc(owned, func(l store.Lease) bool { return p.lanes.holds(l.Delivery) })
 		strays, adopted := p.adopt(owned, abandoned, to)
 		if len(strays) > 0 {
 			return low, p.revokeStrays(ctx, epoch, strays)
@@ -198,6 +206,25 @@ func (p *Pipeline) verifiedLowWater(ctx context.Context) (posthaste.ID, error) {
 		low = to
 	}
 	return low, nil
+}
+
+// ownedBelow lists the leases of the epoch in [low, to) that memory does not know. Where
+// commits were given up in that range it first makes sure that they cannot happen any
+// more: an accept that was held up on its way would store what nobody looks for.
+func (p *Pipeline) ownedBelow(ctx context.Context, epoch store.Epoch, low, to posthaste.ID, abandoned []*entry) ([]store.Lease, error) {
+	unknown := func(owned []store.Lease) []store.Lease {
+		return slices.DeleteFunc(owned, func(l store.Lease) bool { return p.lanes.holds(l.Delivery) })
+	}
+	if !slices.ContainsFunc(abandoned, func(e *entry) bool { return e.id.Compare(to) < 0 }) {
+		owned, err := p.store.Owned(ctx, store.OwnedParams{Epoch: epoch, From: low, To: to})
+		return unknown(owned), err
+	}
+	var left []store.Lease
+	err := p.store.RaiseLowWater(ctx, store.RaiseLowWaterParams{Epoch: epoch, From: low, To: to}, func(owned []store.Lease) bool {
+		left = unknown(owned)
+		return len(left) == 0
+	})
+	return left, err
 }
 
 // adopt takes over leases of events whose commit was given up and turns out to
@@ -232,7 +259,7 @@ func (p *Pipeline) adopt(owned []store.Lease, abandoned []*entry, to posthaste.I
 // can take: what was forgotten is found again, at the price of a lost attempt.
 func (p *Pipeline) revokeStrays(ctx context.Context, epoch store.Epoch, leases []store.Lease) error {
 	now := sinceBoot()
-	var ids []posthaste.ID
+	var forgotten []store.HeldLease
 	p.life.mu.Lock()
 	for _, l := range leases {
 		since, known := p.life.strays[l.Delivery]
@@ -240,7 +267,7 @@ func (p *Pipeline) revokeStrays(ctx context.Context, epoch store.Epoch, leases [
 		case !known:
 			p.life.strays[l.Delivery] = now
 		case now-since > maxClaimTime:
-			ids = append(ids, l.Delivery)
+			forgotten = append(forgotten, l.Held())
 			delete(p.life.strays, l.Delivery)
 		}
 	}
@@ -250,19 +277,19 @@ func (p *Pipeline) revokeStrays(ctx context.Context, epoch store.Epoch, leases [
 		}
 	}
 	p.life.mu.Unlock()
-	n, err := p.revokeForgotten(ctx, epoch, ids)
+	n, err := p.revokeForgotten(ctx, epoch, forgotten)
 	p.metrics.Lost.WithLabelValues("low_water").Add(float64(n))
 	return err
 }
 
 // revokeForgotten revokes those of the leases that memory still doesn't know, and
 // returns how many. They are due then; the sweep looks for them.
-func (p *Pipeline) revokeForgotten(ctx context.Context, epoch store.Epoch, ids []posthaste.ID) (int, error) {
-	ids = slices.DeleteFunc(ids, p.lanes.holds)
-	if len(ids) == 0 {
+func (p *Pipeline) revokeForgotten(ctx context.Context, epoch store.Epoch, leases []store.HeldLease) (int, error) {
+	leases = slices.DeleteFunc(leases, func(l store.HeldLease) bool { return p.lanes.holds(l.Delivery) })
+	if len(leases) == 0 {
 		return 0, nil
 	}
-	n, err := p.store.Revoke(ctx, store.RevokeParams{Epoch: epoch, Deliveries: ids, Now: p.clock.Now()})
+	n, err := p.store.Revoke(ctx, store.RevokeParams{Epoch: epoch, Leases: leases, Now: p.clock.Now()})
 	if err != nil {
 		return 0, fmt.Errorf("revoke forgotten leases: %w", err)
 	}

@@ -334,13 +334,13 @@ func (ls *lanes) resize(slotsOf func(store.EndpointNo) int) {
 	ls.startAndUnlock()
 }
 
-// remaining lists the deliveries that are still leased in memory.
-func (ls *lanes) remaining() []posthaste.ID {
+// remaining lists the leases that are still held in memory.
+func (ls *lanes) remaining() []store.HeldLease {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	out := make([]posthaste.ID, 0, len(ls.held))
-	for id := range ls.held {
-		out = append(out, id)
+	out := make([]store.HeldLease, 0, len(ls.held))
+	for _, it := range ls.held {
+		out = append(out, it.lease.Held())
 	}
 	return out
 }

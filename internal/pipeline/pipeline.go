@@ -10,6 +10,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -146,6 +147,7 @@ type Pipeline struct {
 
 	submissions   chan []*submission
 	announcements chan announcement
+	rewound       []func()      // see OnRewind
 	nameLost      chan error    // why it can't go on: another replica has its name
 	acceptClosed  chan struct{} // closed when nothing is accepted any more
 	closeAccept   sync.Once
@@ -155,6 +157,7 @@ type Pipeline struct {
 	lookSoon      chan struct{}
 	graceEnds     atomic.Int64 // uptime at which Run has to return; 0 while nobody stops it
 	claimsLost    atomic.Int64 // claims whose answer did not come, since the last audit began
+	lookAfresh    atomic.Bool  // what is under looking is to be forgotten
 	looking       sync.Mutex
 	hinted        map[store.EndpointNo]hint       // under looking: what was said to others who may attempt
 	nextExpiry    map[store.EndpointNo]time.Time  // under looking: when a closed endpoint is walked next
@@ -326,7 +329,7 @@ func (p *Pipeline) begin(ctx context.Context) error {
 	for ctx.Err() == nil {
 		p.rest.worked() // whoever starts an engine is about to use it
 		call, cancel := context.WithTimeout(ctx, 30*time.Second)
-		err := p.register(call)
+		err := p.register(call, false)
 		if err == nil {
 			now := p.clock.Now()
 			err = errors.Join(p.store.MakePartitions(call, now, now.Add(partitionsAhead)), p.loadGates(call), p.renew(call))
@@ -388,7 +391,7 @@ func (p *Pipeline) retire() {
 	left, err := p.leftBehind(ctx, epoch)
 	if err == nil && len(left) > 0 {
 		var n int
-		n, err = p.store.Revoke(ctx, store.RevokeParams{Epoch: epoch, Deliveries: left, Now: p.clock.Now()})
+		n, err = p.store.Revoke(ctx, store.RevokeParams{Epoch: epoch, Leases: left, Now: p.clock.Now()})
 		p.metrics.Lost.WithLabelValues("shutdown").Add(float64(n))
 		p.log.Warn("attempts were cut short by the shutdown timeout", "attempts", n, "err", err)
 	}
@@ -403,24 +406,26 @@ func (p *Pipeline) retire() {
 }
 
 // leftBehind lists what the epoch still owns in the database.
-func (p *Pipeline) leftBehind(ctx context.Context, epoch store.Epoch) ([]posthaste.ID, error) {
+func (p *Pipeline) leftBehind(ctx context.Context, epoch store.Epoch) ([]store.HeldLease, error) {
 	p.life.mu.Lock()
 	from := p.life.lowWater
 	p.life.mu.Unlock()
-	owned, err := p.store.Owned(ctx, store.OwnedParams{Epoch: epoch, From: from, To: posthaste.FloorID(p.clock.Now().Add(time.Minute))})
+	owned, err := p.store.Owned(ctx, store.OwnedParams{Epoch: epoch, From: from, To: posthaste.MaxID})
 	if err != nil {
 		return nil, err
 	}
-	ids := p.lanes.remaining()
+	left := p.lanes.remaining()
 	for _, l := range owned {
-		ids = append(ids, l.Delivery)
+		left = append(left, l.Held())
 	}
 	claimed, err := p.unknownDue(ctx, epoch)
 	for _, k := range claimed {
-		ids = append(ids, k.Delivery)
+		left = append(left, store.HeldLease{Delivery: k.Delivery, DueAt: k.DueAt})
 	}
-	slices.SortFunc(ids, posthaste.ID.Compare)
-	return slices.Compact(ids), err
+	slices.SortFunc(left, func(a, b store.HeldLease) int {
+		return cmp.Or(a.Delivery.Compare(b.Delivery), a.DueAt.Compare(b.DueAt))
+	})
+	return slices.CompactFunc(left, func(a, b store.HeldLease) bool { return a.Delivery == b.Delivery && a.DueAt.Equal(b.DueAt) }), err
 }
 
 // pastGrace reports whether a shutdown has used up its time.

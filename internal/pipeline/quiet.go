@@ -236,5 +236,8 @@ func (p *Pipeline) runBeat(ctx context.Context) {
 func (p *Pipeline) beatParams() store.BeatParams {
 	idle := p.rest.is(watching) || p.rest.is(asleep)
 	tenants, since := p.routing.versions()
-	return store.BeatParams{Epoch: p.epoch(), Tenants: tenants, RoutingSince: since, Idle: idle, Delivers: p.cfg.Roles.Deliver, Gates: p.gates.known()}
+	p.life.mu.Lock()
+	epoch, seen := p.life.epoch, p.life.rowSeen
+	p.life.mu.Unlock()
+	return store.BeatParams{Epoch: epoch, Seen: seen, Tenants: tenants, RoutingSince: since, Idle: idle, Delivers: p.cfg.Roles.Deliver, Gates: p.gates.known()}
 }

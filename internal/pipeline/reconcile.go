@@ -29,7 +29,7 @@ func (p *Pipeline) reconcile(ctx context.Context) error {
 	to := posthaste.FloorID(p.clock.Now().Add(-reconcileLag))
 	var from posthaste.ID
 	var repaired, dead int
-	mine := map[store.Epoch][]posthaste.ID{}
+	mine := map[store.Epoch][]store.HeldLease{}
 	for {
 		call, cancel := context.WithTimeout(ctx, 10*time.Second)
 		found, err := p.store.FindStranded(call, store.FindStrandedParams{From: from, To: to, Limit: reconcileStep})
@@ -57,14 +57,14 @@ func (p *Pipeline) reconcile(ctx context.Context) error {
 
 // repair repairs what no living replica owns, and notes in mine what this
 // replica owns without knowing it.
-func (p *Pipeline) repair(ctx context.Context, found []store.StrandedDelivery, mine map[store.Epoch][]posthaste.ID) (int, error) {
+func (p *Pipeline) repair(ctx context.Context, found []store.StrandedDelivery, mine map[store.Epoch][]store.HeldLease) (int, error) {
 	var stranded []store.StrandedDelivery
 	for _, d := range found {
 		switch {
 		case !d.Living:
 			stranded = append(stranded, d)
 		case d.Owner == p.epoch() && !p.lanes.holds(d.Delivery):
-			mine[d.Owner] = append(mine[d.Owner], d.Delivery)
+			mine[d.Owner] = append(mine[d.Owner], store.HeldLease{Delivery: d.Delivery, DueAt: d.DueAt})
 		}
 	}
 	if len(stranded) == 0 {
@@ -88,12 +88,12 @@ func (p *Pipeline) repair(ctx context.Context, found []store.StrandedDelivery, m
 
 // revokeMine revokes leases of ours that memory still doesn't know after longer
 // than a claim takes.
-func (p *Pipeline) revokeMine(ctx context.Context, mine map[store.Epoch][]posthaste.ID) error {
+func (p *Pipeline) revokeMine(ctx context.Context, mine map[store.Epoch][]store.HeldLease) error {
 	if len(mine) > 0 {
 		p.pause(ctx, maxClaimTime)
 	}
-	for epoch, ids := range mine {
-		n, err := p.revokeForgotten(ctx, epoch, ids)
+	for epoch, leases := range mine {
+		n, err := p.revokeForgotten(ctx, epoch, leases)
 		p.metrics.Lost.WithLabelValues("reconcile").Add(float64(n))
 		if err != nil {
 			return err
@@ -152,13 +152,13 @@ func (p *Pipeline) audit(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var ids []posthaste.ID
+	var forgotten []store.HeldLease
 	for _, k := range again {
 		if slices.Contains(first, k) {
-			ids = append(ids, k.Delivery)
+			forgotten = append(forgotten, store.HeldLease{Delivery: k.Delivery, DueAt: k.DueAt})
 		}
 	}
-	n, err := p.revokeForgotten(ctx, epoch, ids)
+	n, err := p.revokeForgotten(ctx, epoch, forgotten)
 	p.metrics.Lost.WithLabelValues("audit").Add(float64(n))
 	return err
 }

@@ -112,6 +112,7 @@ func (p *Pipeline) lookOrLog(ctx context.Context) {
 func (p *Pipeline) look(ctx context.Context) error {
 	p.looking.Lock()
 	defer p.looking.Unlock()
+	p.lookAgain()
 	call, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	due, err := p.store.DueEndpoints(call)

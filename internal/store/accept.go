@@ -16,8 +16,9 @@ type Acceptance interface {
 	// answered with what is stored.
 	//
 	// It writes nothing and returns ErrFenced when the epoch has no fresh busy
-	// row, or Accepted.Stale when the routing of a tenant is at another
-	// version than the one that the batch was matched against, later or earlier. A missing partition is
+	// row or one of the ids is below its low-water mark, or Accepted.Stale when the routing
+	// of a tenant is at another version than the one that the batch was matched against,
+	// later or earlier. A missing partition is
 	// made on the way.
 	//
 	// Deliveries of ordered endpoints take positions in the order of the commits, in a

@@ -19,8 +19,18 @@ type Replicas interface {
 	Register(ctx context.Context, p RegisterParams) (Registered, error)
 
 	// Beat renews the row of an epoch and raises its low-water mark (never
-	// lowers it). ErrFenced if the row is gone.
+	// lowers it). ErrFenced if the row is gone. ErrRewound if the database is not the one
+	// that the handle registered with, or has gone back in time: the server has another
+	// identity, the row has another name, or its beat is older than BeatParams.Seen.
+	// With either error nothing is written.
 	Beat(ctx context.Context, p BeatParams) (Beat, error)
+
+	// RaiseLowWater raises the low-water mark of an epoch from From to To, across ids of
+	// accepts whose outcome is unknown. It waits for the accepts of the epoch that are
+	// under way, lists what the epoch owns in [From, To), and raises the mark if known
+	// returns true for the list. An accept that arrives later with an id below To is
+	// fenced. ErrFenced if the row is gone. known must not call the store.
+	RaiseLowWater(ctx context.Context, p RaiseLowWaterParams, known func(owned []Lease) bool) error
 
 	// Owned lists the pending deliveries in [From, To) that the epoch owns, in
 	// the order of their ids. The low-water mark may be raised to To when each
@@ -32,7 +42,8 @@ type Replicas interface {
 	OwnedDue(ctx context.Context, p OwnedDueParams) ([]DueKey, error)
 
 	// Revoke takes the named leases away from the epoch, as far as it still
-	// holds them: the number is recorded as lost, attempts advanced, the owner
+	// holds them: a delivery that the epoch has leased again since, from another due
+	// row, is left alone. The number is recorded as lost, attempts advanced, the owner
 	// cleared, the old due row removed, and a new one made, due now or, for a delivery
 	// revoked several times in a row, after 1 s, 5 s, then 30 s. It returns how many it revoked.
 	Revoke(ctx context.Context, p RevokeParams) (int, error)
@@ -64,13 +75,15 @@ type Replicas interface {
 type RegisterParams struct {
 	Name     string
 	LowWater posthaste.ID
-	Delivers bool // it makes attempts
+	Delivers bool  // it makes attempts
+	Last     Epoch // the highest epoch that the caller has had; 0: none
 }
 
 // Registered is what Register made.
 type Registered struct {
 	Epoch     Epoch
 	Now       time.Time    // the database's clock
+	Rewound   bool         // the database has gone back to before RegisterParams.Last was given out
 	Reclaimed int          // deliveries taken over from dead epochs
 	Endpoints []EndpointNo // where they now wait, due; sorted
 }
@@ -84,7 +97,8 @@ type BeatParams struct {
 	LowWater posthaste.ID
 	Tenants  []TenantVersion
 	Idle     bool
-	Delivers bool // the replica makes attempts
+	Delivers bool      // the replica makes attempts
+	Seen     time.Time // BeatAt of the epoch's row as the caller read it last; zero: it has not
 
 	// RoutingSince also asks for every tenant whose routing version is at least this; 0: none.
 	RoutingSince int64
@@ -98,6 +112,12 @@ type Beat struct {
 	Replicas []Replica       // all rows, the caller's included, by epoch
 	Newer    []TenantVersion // of Tenants those at another version, later or earlier; and those since RoutingSince
 	Gates    []Gate          // changed after BeatParams.Gates, those changed up to 5 s before it again
+}
+
+// RaiseLowWaterParams are RaiseLowWater's.
+type RaiseLowWaterParams struct {
+	Epoch    Epoch
+	From, To posthaste.ID
 }
 
 // Replica is a row of replicas.
@@ -132,10 +152,20 @@ type OwnedDueParams struct {
 
 // RevokeParams are Revoke's.
 type RevokeParams struct {
-	Epoch      Epoch
-	Deliveries []posthaste.ID
-	Now        time.Time
+	Epoch  Epoch
+	Leases []HeldLease
+	Now    time.Time
 }
+
+// HeldLease names one lease that an epoch took: no epoch leases a delivery twice from
+// due rows of the same time. DueAt is that of [Lease].
+type HeldLease struct {
+	Delivery posthaste.ID
+	DueAt    time.Time
+}
+
+// Held names the lease.
+func (l Lease) Held() HeldLease { return HeldLease{Delivery: l.Delivery, DueAt: l.DueAt} }
 
 // ReclaimParams are Reclaim's. Dead is the silent epoch.
 type ReclaimParams struct {

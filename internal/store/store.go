@@ -62,6 +62,11 @@ var (
 	// ErrFenced says that the epoch of the call has no fresh row in replicas:
 	// nothing was written. Beat, or register anew, and try again.
 	ErrFenced = errors.New("the replica's lease on its epoch has ended")
+	// ErrRewound says that the database is another one than the caller knows, or has
+	// gone back in time: a standby without the last commits was promoted, or a backup was
+	// restored. Nothing was written. What memory has verified counts no more: register
+	// anew, and forget the rest.
+	ErrRewound = errors.New("the database is another one, or has gone back in time")
 	// ErrNotFound says that no such object exists (for this tenant).
 	ErrNotFound = errors.New("not found")
 	// ErrConflict says that the object exists, or is no longer at the version
@@ -108,7 +113,9 @@ const EveryTenant TenantNo = 3
 // EndpointNo is the same for an endpoint.
 type EndpointNo int32
 
-// Epoch names one life of a replica; it is never used again. 0 is none.
+// Epoch names one life of a replica; it is never used again. 0 is none. Drivers that
+// several replicas share take it from the clock where the clock is ahead of the sequence, so
+// that it is not used again either after the database has gone back in time.
 type Epoch int32
 
 // Hash is 16 bytes of a SHA-256.

@@ -26,7 +26,8 @@ type Upkeep interface {
 
 	// FindStranded walks deliveries from From (inclusive), Limit rows a call, and
 	// returns the pending ones that have neither an unowned due row nor a living
-	// owner, and, marked as such, those that a living epoch owns. It also gives each dead delivery in the range its row in dead.
+	// owner, and, marked as such, those that a living epoch owns. What was born leased below
+	// the low-water mark of its owner has no living owner: nobody knows of it. It also gives each dead delivery in the range its row in dead.
 	FindStranded(ctx context.Context, p FindStrandedParams) (Stranded, error)
 
 	// RepairStranded gives each of these deliveries a due row, where it still

@@ -258,7 +258,7 @@ func (m *model) revokes(rt *rapid.T) {
 		if !rapid.Bool().Draw(rt, "named") {
 			continue
 		}
-		p.Deliveries = append(p.Deliveries, d.id)
+		p.Leases = append(p.Leases, store.HeldLease{Delivery: d.id, DueAt: d.dueAt})
 		if d.owner == r.epoch {
 			want = append(want, d)
 		}

@@ -14,6 +14,7 @@ var revokeCases = []testCase{
 	{name: "revoking replaces the due row, also one due at this very time (A4)", run: testRevokeClaimed},
 	{name: "revoked several times in a row backs off (B8)", run: testRevokeBackoff},
 	{name: "revoking takes only what the epoch still holds", run: testRevokeHeld},
+	{name: "revoking leaves a lease alone that was taken since", run: testRevokeLate},
 	{name: "lost attempts do not count as failures (B8)", run: testRevokeFailures},
 	{name: "a replay after revoking uses fresh numbers (B5)", run: testRevokeReplay},
 	{name: "reclaim moves every lease of an epoch", run: testReclaim},
@@ -30,7 +31,7 @@ func (f *fixture) revoke(t tester, r *replica, now time.Time, leases ...store.Le
 	t.Helper()
 	p := store.RevokeParams{Epoch: r.epoch, Now: now}
 	for _, l := range leases {
-		p.Deliveries = append(p.Deliveries, l.Delivery)
+		p.Leases = append(p.Leases, l.Held())
 	}
 	got, err := r.Revoke(t.Context(), p)
 	if err != nil || got != len(leases) {
@@ -104,7 +105,7 @@ func testRevokeHeld(t *testing.T, f *fixture) {
 	f.settleMoved(t, r, f.delivered(settled))
 	p := store.RevokeParams{
 		Epoch: r.epoch + 1000, Now: f.now,
-		Deliveries: []posthaste.ID{held.Delivery, settled.Delivery, waiting, f.event().ID.Delivery(1)},
+		Leases: []store.HeldLease{held.Held(), settled.Held(), {Delivery: waiting, DueAt: f.now}, {Delivery: f.event().ID.Delivery(1)}},
 	}
 	for _, want := range []int{0, 1, 0} { // another epoch, its own, once more
 		got, err := r.Revoke(t.Context(), p)
@@ -117,6 +118,22 @@ func testRevokeHeld(t *testing.T, f *fixture) {
 	f.wantAttempts(t, settled.Delivery, "1 delivered")
 	f.wantAttempts(t, waiting)
 	same(t, "due rows", f.DueRows(t), map[posthaste.ID]int{held.Delivery: 1, waiting: 1})
+}
+
+// A revoke that was held up on its way comes when the epoch has leased the delivery again.
+func testRevokeLate(t *testing.T, f *fixture) {
+	r, ep := f.replica(t), f.endpoint(t)
+	born := f.acceptLeased(t, r, ep)
+	f.settleMoved(t, r, f.transient(born, f.now))
+	second := f.claimOne(t, r, f.now, ep)
+	for _, late := range []store.HeldLease{born.Held(), {Delivery: born.Delivery, DueAt: f.at(time.Second)}} {
+		got, err := r.Revoke(t.Context(), store.RevokeParams{Epoch: r.epoch, Leases: []store.HeldLease{late}, Now: f.now})
+		if err != nil || got != 0 {
+			t.Errorf("revoked %d of a lease that ended, %v", got, err)
+		}
+	}
+	f.settleMoved(t, r, f.delivered(second))
+	f.wantAttempts(t, born.Delivery, "1 transient", "2 delivered")
 }
 
 func testRevokeFailures(t *testing.T, f *fixture) {

@@ -78,6 +78,7 @@ func Run(t *testing.T, open func(t *testing.T) Database) {
 		cases []testCase
 	}{
 		{"Replica", replicaCases},
+		{"Rewind", rewindCases},
 		{"Accept", acceptCases},
 		{"AcceptRace", acceptRaceCases},
 		{"Claim", claimCases},
