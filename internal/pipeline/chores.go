@@ -31,21 +31,38 @@ func (p *Pipeline) runUpkeep(ctx context.Context) {
 		case <-p.reconcileSoon:
 			p.pause(ctx, reconcileLag) // let the other replicas take their epochs
 		case <-tick.C:
-			p.watch()
+			p.lookUp(ctx)
 		case <-ctx.Done():
 			return
 		}
-		if !p.isLeader() {
-			continue
-		}
-		if err := p.reconcile(ctx); err != nil && ctx.Err() == nil {
+		if err := p.reconcile(ctx, p.isLeader()); err != nil && ctx.Err() == nil {
 			p.log.WarnContext(ctx, "reconcile interrupted; trying again", "err", err)
 			p.requestReconcile()
 		}
-		if now := uptime(); now >= nextChores && ctx.Err() == nil {
+		if now := uptime(); now >= nextChores && p.isLeader() && ctx.Err() == nil {
 			nextChores = now + choreEvery
 			p.chores(ctx)
 		}
+	}
+}
+
+// lookUp beats once where this replica was asleep: who leads, it knows from then.
+func (p *Pipeline) lookUp(ctx context.Context) {
+	if !p.rest.is(asleep) {
+		return
+	}
+	p.life.mu.Lock()
+	alive := p.life.alive
+	p.life.mu.Unlock()
+	p.watch()
+	patience := time.NewTimer(2 * beatTimeout)
+	defer patience.Stop()
+	select {
+	case <-alive:
+		p.beating.Lock()   // the beat looks around before it ends
+		p.beating.Unlock() //nolint:staticcheck // as said
+	case <-patience.C:
+	case <-ctx.Done():
 	}
 }
 

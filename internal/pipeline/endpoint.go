@@ -112,6 +112,7 @@ func (p *Pipeline) change(ctx context.Context, tenant store.TenantNo, id posthas
 		}
 		p.reload(ctx, tenant)
 		p.ownerChanged(ctx, before, row.Endpoint, row.No)
+		p.waker.wakeAll()
 		return row, nil
 	}
 	return store.EndpointRow{}, errContended
@@ -143,6 +144,7 @@ func (p *Pipeline) DeleteEndpoint(ctx context.Context, tenant store.TenantRow, i
 		return err
 	}
 	p.reload(ctx, tenant.No)
+	p.waker.wakeAll() // to end what waits
 	return nil
 }
 

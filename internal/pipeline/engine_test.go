@@ -28,11 +28,17 @@ import (
 // took effect.
 type flaky struct {
 	store.Store
-	accept atomic.Pointer[func(store.AcceptParams, store.Accepted, error) (store.Accepted, error)] // after
-	refuse atomic.Pointer[func(store.AcceptParams) error]                                          // before
-	settle atomic.Pointer[func(store.SettleParams) error]                                          // before
-	halves atomic.Int64                                                                            // so many batches are settled but for their last one, and fail
-	beats  atomic.Int64
+
+	hints     atomic.Int64 // calls of Wake
+	mute      atomic.Bool  // they fail
+	mu        sync.Mutex
+	told      []store.EndpointNo
+	lookedFor bool                                                                                    // Wake was called without endpoints
+	accept    atomic.Pointer[func(store.AcceptParams, store.Accepted, error) (store.Accepted, error)] // after
+	refuse    atomic.Pointer[func(store.AcceptParams) error]                                          // before
+	settle    atomic.Pointer[func(store.SettleParams) error]                                          // before
+	halves    atomic.Int64                                                                            // so many batches are settled but for their last one, and fail
+	beats     atomic.Int64
 
 	claims     atomic.Int64
 	throughs   atomic.Int64 // claims through gates
@@ -153,6 +159,17 @@ func (f *flaky) DueEndpoints(ctx context.Context) ([]store.EndpointDue, error) {
 		(*during)()
 	}
 	return got, err
+}
+
+func (f *flaky) Wake(ctx context.Context, endpoints []store.EndpointNo) error {
+	f.hints.Add(1)
+	if f.mute.Load() {
+		return store.ErrUnavailable
+	}
+	f.mu.Lock()
+	f.told, f.lookedFor = append(f.told, endpoints...), f.lookedFor || len(endpoints) == 0
+	f.mu.Unlock()
+	return f.Store.Wake(ctx, endpoints)
 }
 
 func (f *flaky) Beat(ctx context.Context, p store.BeatParams) (store.Beat, error) {

@@ -191,6 +191,7 @@ func New(cfg Config) (*Pipeline, error) {
 		reconcileSoon: make(chan struct{}, 1), auditSoon: make(chan struct{}, 1), lookSoon: make(chan struct{}, 1), nextExpiry: map[store.EndpointNo]time.Time{}, expiryWalks: map[store.EndpointNo]expiryWalk{},
 	}
 	p.shortage.counts = cfg.Metrics.LocalFailures
+	p.waker.blind = func() bool { return p.rest.is(asleep) || !p.life.recent() }
 	p.agenda = newAgenda(p.clock.Now)
 	p.routing = newRouting(cfg.Store, cfg.Log, p.prepareEndpoint)
 	p.routing.changed = p.routingChanged
@@ -395,8 +396,8 @@ func (p *Pipeline) retire() {
 		p.metrics.Lost.WithLabelValues("shutdown").Add(float64(n))
 		p.log.Warn("attempts were cut short by the shutdown timeout", "attempts", n, "err", err)
 	}
-	if due := p.waker.take(); err == nil && len(due) > 0 {
-		err = p.store.Wake(ctx, due)
+	if err == nil {
+		err = p.tellOthers(ctx)
 	}
 	if err := errors.Join(err, p.store.Retire(ctx, epoch)); err != nil {
 		p.log.Warn("the replica's row stays, for another replica to reclaim", "epoch", epoch, "err", err)

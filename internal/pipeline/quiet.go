@@ -157,6 +157,9 @@ func (p *Pipeline) fallAsleep(ctx context.Context, hints int64) {
 		p.watch()
 		return
 	}
+	if p.waker.holds() { // said since the last heartbeat: somebody may have come meanwhile
+		poke(p.waker.arrived)
+	}
 	p.log.DebugContext(ctx, "nothing to do: leaving the database asleep")
 }
 

@@ -23,47 +23,59 @@ const (
 func (p *Pipeline) requestReconcile() { poke(p.reconcileSoon) }
 
 // reconcile gives every pending delivery that nothing would find a due row. It
-// is the backstop of all other ways: in a healthy system it repairs nothing.
-func (p *Pipeline) reconcile(ctx context.Context) error {
+// is the backstop of all other ways: in a healthy system it repairs nothing. A replica
+// that does not lead only looks for leases of its own that memory has forgotten, which
+// nobody else can tell.
+func (p *Pipeline) reconcile(ctx context.Context, leads bool) error {
 	began := time.Now()
-	to := posthaste.FloorID(p.clock.Now().Add(-reconcileLag))
-	var from posthaste.ID
-	var repaired, dead int
 	mine := map[store.Epoch][]store.HeldLease{}
-	for {
-		call, cancel := context.WithTimeout(ctx, 10*time.Second)
-		found, err := p.store.FindStranded(call, store.FindStrandedParams{From: from, To: to, Limit: reconcileStep})
-		cancel()
-		if err != nil {
-			return fmt.Errorf("look for stranded deliveries: %w", err)
-		}
-		dead += found.Dead
-		n, err := p.repair(ctx, found.Deliveries, mine)
-		if err != nil {
-			return err
-		}
-		repaired += n
-		if from = found.Next; from.IsZero() {
-			break
-		}
-		p.pause(ctx, reconcileRest)
+	now := p.clock.Now()
+	repaired, dead, err := p.walk(ctx, leads, posthaste.ID{}, posthaste.FloorID(now.Add(-reconcileLag)), mine)
+	if err == nil { // ids that were minted while a clock was ahead
+		n, d, aheadErr := p.walk(ctx, leads, posthaste.FloorID(now.Add(reconcileLag)), posthaste.MaxID, mine)
+		repaired, dead, err = repaired+n, dead+d, aheadErr
 	}
 	p.metrics.Repaired.Add(float64(repaired))
 	if repaired > 0 || dead > 0 {
 		p.log.WarnContext(ctx, "reconciled", "repaired", repaired, "dead_rows", dead, "took", time.Since(began))
 	}
+	if err != nil {
+		return err
+	}
 	return p.revokeMine(ctx, mine)
+}
+
+// walk looks at the deliveries in [from, to).
+func (p *Pipeline) walk(ctx context.Context, leads bool, from, to posthaste.ID, mine map[store.Epoch][]store.HeldLease) (repaired, dead int, err error) {
+	for {
+		call, cancel := context.WithTimeout(ctx, 10*time.Second)
+		found, err := p.store.FindStranded(call, store.FindStrandedParams{From: from, To: to, Limit: reconcileStep})
+		cancel()
+		if err != nil {
+			return repaired, dead, fmt.Errorf("look for stranded deliveries: %w", err)
+		}
+		dead += found.Dead
+		n, err := p.repair(ctx, leads, found.Deliveries, mine)
+		if err != nil {
+			return repaired, dead, err
+		}
+		repaired += n
+		if from = found.Next; from.IsZero() {
+			return repaired, dead, nil
+		}
+		p.pause(ctx, reconcileRest)
+	}
 }
 
 // repair repairs what no living replica owns, and notes in mine what this
 // replica owns without knowing it.
-func (p *Pipeline) repair(ctx context.Context, found []store.StrandedDelivery, mine map[store.Epoch][]store.HeldLease) (int, error) {
+func (p *Pipeline) repair(ctx context.Context, leads bool, found []store.StrandedDelivery, mine map[store.Epoch][]store.HeldLease) (int, error) {
 	var stranded []store.StrandedDelivery
 	for _, d := range found {
 		switch {
-		case !d.Living:
+		case !d.Living && leads:
 			stranded = append(stranded, d)
-		case d.Owner == p.epoch() && !p.lanes.holds(d.Delivery):
+		case d.Living && d.Owner == p.epoch() && !p.lanes.holds(d.Delivery):
 			mine[d.Owner] = append(mine[d.Owner], store.HeldLease{Delivery: d.Delivery, DueAt: d.DueAt})
 		}
 	}

@@ -192,7 +192,7 @@ func TestChildrenOfAParentThatLost(t *testing.T) {
 			once.Do(func() {
 				at := slices.IndexFunc(p.Events, func(ev store.NewEvent) bool { return ev.Type == "meta.webhook" })
 				other := p.Events[at]
-				other.ID, other.Payload, other.Sum = e.ids.Mint(e.Now()), []byte("others"), store.Hash{1}
+				other.ID, other.Payload, other.Sum = e.ledger.mint(e.Now()).id, []byte("others"), store.Hash{1}
 				other.CorrelationID, rival = other.ID, other.ID
 				p.Events = []store.NewEvent{other}
 				_, err = e.flaky.Store.Accept(t.Context(), p)

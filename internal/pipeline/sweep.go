@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -184,21 +185,41 @@ func (p *Pipeline) hint(d store.EndpointDue, now time.Time) {
 type waker struct {
 	mu      sync.Mutex
 	waiting map[store.EndpointNo]struct{}
+	look    bool // the others are to look for themselves
 	arrived chan struct{}
 	alone   atomic.Bool // no other replica is registered
+	blind   func() bool // alone is of too long ago to be believed: this replica sleeps
 }
 
-const wakeEvery = 50 * time.Millisecond
+const (
+	wakeEvery = 50 * time.Millisecond
+	// wakeAgain is the pause before hints are sent again that did not get through.
+	wakeAgain = time.Second
+)
 
 func newWaker() *waker {
-	return &waker{waiting: map[store.EndpointNo]struct{}{}, arrived: make(chan struct{}, 1)}
+	return &waker{waiting: map[store.EndpointNo]struct{}{}, arrived: make(chan struct{}, 1), blind: func() bool { return false }}
 }
 
+// wake tells the others that an endpoint has due work.
 func (w *waker) wake(no store.EndpointNo) {
 	w.mu.Lock()
 	w.waiting[no] = struct{}{}
 	w.mu.Unlock()
-	if !w.alone.Load() {
+	w.speak()
+}
+
+// wakeAll tells the others that something has changed which makes work due, or ends it.
+func (w *waker) wakeAll() {
+	w.mu.Lock()
+	w.look = true
+	w.mu.Unlock()
+	w.speak()
+}
+
+// speak has the hints sent, unless this replica knows that it is alone.
+func (w *waker) speak() {
+	if !w.alone.Load() || w.blind() {
 		poke(w.arrived)
 	}
 }
@@ -211,15 +232,51 @@ func (w *waker) company(others int) {
 	}
 }
 
-func (w *waker) take() []store.EndpointNo {
+// take returns the hints that wait. look: the others are to look for themselves.
+func (w *waker) take() (due []store.EndpointNo, look bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	out := make([]store.EndpointNo, 0, len(w.waiting))
+	due = make([]store.EndpointNo, 0, len(w.waiting))
 	for no := range w.waiting {
-		out = append(out, no)
+		due = append(due, no)
 	}
 	clear(w.waiting)
-	return out
+	look, w.look = w.look, false
+	return due, look
+}
+
+// holds reports whether hints wait.
+func (w *waker) holds() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.look || len(w.waiting) > 0
+}
+
+// putBack keeps hints that did not get through.
+func (w *waker) putBack(due []store.EndpointNo, look bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, no := range due {
+		w.waiting[no] = struct{}{}
+	}
+	w.look = w.look || look
+}
+
+// tellOthers sends the hints that wait. Those that don't get through wait on.
+func (p *Pipeline) tellOthers(ctx context.Context) error {
+	due, look := p.waker.take()
+	var err error
+	if look {
+		err = p.store.Wake(ctx, nil)
+	}
+	if len(due) > 0 && err == nil {
+		err = p.store.Wake(ctx, due)
+	}
+	if err != nil {
+		p.waker.putBack(due, look)
+		return fmt.Errorf("wake the other replicas: %w", err)
+	}
+	return nil
 }
 
 func (p *Pipeline) runWaker(ctx context.Context) {
@@ -230,12 +287,12 @@ func (p *Pipeline) runWaker(ctx context.Context) {
 			return
 		}
 		p.pause(ctx, wakeEvery)
-		due := p.waker.take()
-		if len(due) == 0 {
-			continue
-		}
-		if err := p.store.Wake(ctx, due); err != nil && ctx.Err() == nil {
-			p.log.DebugContext(ctx, "wake the other replicas", "err", err) // the leader's look makes up for it
+		if err := p.tellOthers(ctx); err != nil {
+			if ctx.Err() == nil { // else the end of the engine tells them
+				p.log.DebugContext(ctx, "hints for the other replicas wait", "err", err)
+			}
+			p.pause(ctx, wakeAgain)
+			poke(p.waker.arrived)
 		}
 	}
 }

@@ -113,5 +113,6 @@ func (p *Pipeline) DeleteTenant(ctx context.Context, tenant store.TenantRow, ver
 		return err
 	}
 	p.reload(ctx, tenant.No)
+	p.waker.wakeAll() // to end what waits
 	return nil
 }
