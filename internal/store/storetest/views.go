@@ -8,7 +8,7 @@ var Views = map[string][]string{
 	"v_dead":       append(slices.Clone(deliveryColumns), "last_status_code", "last_error"),
 	"v_attempts": {
 		"delivery_id", "number", "tenant", "started_at", "duration_ms", "outcome", "late", "cause", "status_code", "error", "replica",
-		"endpoint_version", "response_body", "uuid",
+		"endpoint_version", "response_body", "uuid", "sent_twice",
 	},
 }
 
