@@ -17,7 +17,7 @@ import (
 
 // hot are the statements whose plans are held to the rules of plan.go.
 var hot = []string{
-	"accept", "acceptCareful", "acceptOrdered", "existing", "eventOfKey", "mine", "claim", "claimEndpoint", "claimFresh", "claimHead", "gates", "changedGates", "load", "settle", "delivered", "lockDue", "lockDeliveries", "endLate", "revoke", "skip",
+	"accept", "acceptCareful", "acceptOrdered", "existing", "eventOfKey", "mine", "claim", "claimEndpoint", "claimFresh", "claimRun", "gates", "changedGates", "load", "settle", "delivered", "lockDue", "lockDeliveries", "endLate", "revoke", "skip",
 	"owned", "ownedDue", "born", "claimed", "freeDue", "dueEndpoints", "endDeleted", "endExpired",
 	"stranded", "repairOwned", "repairUnowned", "verifyDeliveries", "replay", "resend", "event", "attempts", "delivery",
 	"changes", "describe", "purgeChanges",

@@ -36,7 +36,7 @@ func statements(d day) []statement {
 		{"claimFence", claimFenceSQL},
 		{"claimEndpoint", claimEndpointSQL},
 		{"claimFresh", claimFreshSQL},
-		{"claimHead", claimHeadSQL},
+		{"claimRun", claimRunSQL},
 		{"orderLock", orderLockSQL},
 		{"lockWait", lockWaitSQL},
 		{"soonDurable", soonDurableSQL},

@@ -60,24 +60,42 @@ select (select count(*) from dropped),
 	0::int8, l.*
 from (values (1)) one left join leased l on true`
 
-	// The head of an ordered endpoint is found without a lock, and then locked as it
-	// was found: one that moves meanwhile gives nothing, where a search under locks would
-	// come to the one behind it.
-	claimHeadSQL = `
-with two as materialized (
+	// A run of an ordered endpoint is found without locks, and its rows are then locked as they were
+	// found. The lease ends before the first row that moved meanwhile: a search under locks
+	// would pass over that row and take the ones behind it.
+	claimRunSQL = `
+with ahead as materialized (
 	select u.ctid as hint, u.endpoint, u.due_at, u.delivery, u.owner, u.try_at from due u
 	where u.endpoint = $2 and u.due_at >= $3
 	order by u.endpoint, u.due_at, u.delivery
-	limit 2),
-head as materialized (select * from two order by due_at, delivery limit 1),
+	limit $5::int4 + 1),
+looked as materialized (
+	select a.hint, a.endpoint, a.due_at, a.delivery,
+		row_number() over (order by a.due_at, a.delivery) as place,
+		a.owner <> 0 or a.try_at > $4 or coalesce(d.here and d.owner <> 0, false) as stops,
+		coalesce(d.here and d.attempts > 0, false) as again
+	from ahead a
+	left join lateral (
+		select d.state = 0 and d.due_at = a.due_at as here, d.owner, d.attempts from deliveries d
+		where d.id = a.delivery limit 1) d on true),
+run as materialized (
+	select hint, endpoint, due_at, delivery, place
+	from (
+		select *, bool_or(stops) over upto as stopped, count(*) filter (where again) over upto as retries
+		from looked window upto as (order by place rows unbounded preceding)) l
+	where not stopped and retries <= $6 and place <= $5
+	order by place),
+locked as materialized (
+	select r.hint, r.endpoint, r.due_at, r.delivery, r.place
+	from run r cross join lateral (
+		select from due u where u.ctid = r.hint and u.owner = 0 and u.try_at <= $4
+		for update) u),
 picked as materialized (
-	select h.hint, h.endpoint, h.due_at, h.delivery
-	from head h cross join lateral (
-		select from due u where u.ctid = h.hint and u.owner = 0 and u.try_at <= $4
-		for update) u
-	where $5 > 0 or not exists (select from deliveries d where d.id = h.delivery and d.attempts > 0)),` + claimTail + `
-select (select count(*) from dropped), (select due_at from head), (select count(*) from two) > 1,
-	coalesce((select try_at from head where owner = 0 and try_at > $4), 0), l.*
+	select hint, endpoint, due_at, delivery
+	from (select *, row_number() over (order by place) as nth from locked) l
+	where nth = place),` + claimTail + `
+select (select count(*) from dropped), (select max(due_at) from looked where place <= $5), (select count(*) from looked) > $5,
+	coalesce((select try_at from (select * from ahead order by due_at, delivery limit 1) head where owner = 0 and try_at > $4), 0), l.*
 from (values (1)) one left join leased l on true`
 )
 
@@ -135,9 +153,6 @@ func (db *DB) claimThrough(ctx context.Context, p store.ClaimThroughParams) (sto
 // nowhere took the places of real work.
 func claimRows(ctx context.Context, s *steps, p store.ClaimThroughParams, claimed *store.ClaimedThrough) error {
 	attempts, retries := claimed.Pass.Attempts, claimed.Pass.Retries
-	if p.Ordered {
-		attempts = 1
-	}
 	for range claimRounds {
 		var dropped uint64
 		before := len(claimed.Leases)
@@ -148,7 +163,7 @@ func claimRows(ctx context.Context, s *steps, p store.ClaimThroughParams, claime
 		}
 		switch {
 		case p.Ordered:
-			batch.Queue(claimHeadSQL, int32(p.Epoch), int32(p.Endpoint), micros(p.From), micros(p.Now), retries).Query(read)
+			batch.Queue(claimRunSQL, append(args, retries)...).Query(read)
 		case retries < attempts:
 			batch.Queue(claimFreshSQL, append(args, retries, claimScan)...).Query(read)
 		default:
@@ -163,7 +178,8 @@ func claimRows(ctx context.Context, s *steps, p store.ClaimThroughParams, claime
 				retries--
 			}
 		}
-		if dropped == 0 || attempts <= 0 {
+		ran := p.Ordered && len(claimed.Leases) > 0 // the next round would find the run owned
+		if dropped == 0 || attempts <= 0 || ran {
 			break
 		}
 	}

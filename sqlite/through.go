@@ -27,7 +27,7 @@ func (db *DB) ClaimThrough(ctx context.Context, p store.ClaimThroughParams) (sto
 			return err
 		}
 		if p.Ordered {
-			err = claimHead(c, p, &out)
+			err = claimRun(c, p, &out)
 		} else {
 			err = claimFresh(c, p, &out)
 		}
@@ -91,50 +91,80 @@ func claimFresh(c *conn, p store.ClaimThroughParams, out *store.ClaimedThrough) 
 	return nil
 }
 
-const sqlHead = `SELECT u.delivery, d.tenant, u.endpoint, d.owner, d.attempts, d.failures, u.due_at, d.expires_at,
+const sqlAhead = `SELECT u.delivery, d.tenant, u.endpoint, d.owner, d.attempts, d.failures, u.due_at, d.expires_at,
   d.state IS NOT 0 OR d.due_at <> u.due_at OR d.endpoint <> u.endpoint, u.owner, u.try_at
 FROM due u LEFT JOIN deliveries d ON d.id = u.delivery
-WHERE u.endpoint = ?1 AND u.due_at >= ?2 ORDER BY u.due_at, u.delivery LIMIT 2`
+WHERE u.endpoint = ?1 AND u.due_at >= ?2 ORDER BY u.due_at, u.delivery LIMIT ?3`
 
-// claimHead leases the first due row of an ordered endpoint, if it is nobody's and
-// its time has come. It drops stale rows before it.
-func claimHead(c *conn, p store.ClaimThroughParams, out *store.ClaimedThrough) error {
+// placedRow is a due row of an ordered endpoint.
+type placedRow struct {
+	dueRow
+	owner store.Epoch
+	tryAt time.Time
+}
+
+// readAhead reads the first due rows of an ordered endpoint, owned or not.
+func readAhead(c *conn, p store.ClaimThroughParams, limit int) (page []placedRow, err error) {
+	for r, err := range c.rows(sqlAhead, p.Endpoint, p.From, limit) {
+		if err != nil {
+			return nil, err
+		}
+		d := placedRow{dueRow: dueRow{Lease: scanLease(r), stale: r.ColumnBool(8)}, owner: r.epoch(9), tryAt: r.at(10)}
+		d.key = store.DueKey{Endpoint: d.Endpoint, DueAt: d.DueAt, Delivery: d.Delivery}
+		page = append(page, d)
+	}
+	return page, nil
+}
+
+// claimRun leases successive due rows of an ordered endpoint from its first one on, as
+// far as they have no owner and their time has come. It drops stale rows on the way.
+func claimRun(c *conn, p store.ClaimThroughParams, out *store.ClaimedThrough) error {
 	for range maxStale {
-		var head dueRow
-		var owner store.Epoch
-		var tryAt time.Time
-		rows := 0
-		for r, err := range c.rows(sqlHead, p.Endpoint, p.From) {
-			if err != nil {
-				return err
-			}
-			if rows++; rows == 1 {
-				head = dueRow{Lease: scanLease(r), stale: r.ColumnBool(8)}
-				owner, tryAt = r.epoch(9), r.at(10)
-			}
+		page, err := readAhead(c, p, out.Pass.Attempts+1)
+		if err != nil {
+			return err
 		}
-		if out.More = rows > 1; rows == 0 {
-			return nil
+		stopped, err := leaseRun(c, p, page, out)
+		if err != nil || stopped || len(out.Leases) > 0 || len(page) == 0 {
+			return err
 		}
-		head.key = store.DueKey{Endpoint: head.Endpoint, DueAt: head.DueAt, Delivery: head.Delivery}
-		out.Examined = head.DueAt
-		switch {
-		case owner != 0:
-			return nil
-		case head.stale:
-			if err := deleteDue(c, head.key); err != nil {
-				return err
-			}
-			continue
-		case tryAt.After(p.Now):
-			out.HeadAt = tryAt
-			return nil
-		case head.Epoch != 0, head.Number > 1 && out.Pass.Retries <= 0:
-			return nil
-		}
-		head.Epoch = p.Epoch
-		out.Leases = append(out.Leases, head.Lease)
-		return own(c, head.Lease)
 	}
 	return nil
+}
+
+// leaseRun leases the first rows of a page, and reports whether a row ended the run.
+func leaseRun(c *conn, p store.ClaimThroughParams, page []placedRow, out *store.ClaimedThrough) (stopped bool, err error) {
+	retries := out.Pass.Retries
+	for i, d := range page {
+		if len(out.Leases) == out.Pass.Attempts {
+			out.More = true
+			return true, nil
+		}
+		out.Examined, out.More = d.DueAt, i < len(page)-1
+		switch {
+		case d.owner != 0:
+			return true, nil
+		case d.stale:
+			if err := deleteDue(c, d.key); err != nil {
+				return false, err
+			}
+			continue
+		case d.tryAt.After(p.Now):
+			if len(out.Leases) == 0 {
+				out.HeadAt = d.tryAt
+			}
+			return true, nil
+		case d.Epoch != 0, d.Number > 1 && retries <= 0:
+			return true, nil
+		}
+		if d.Number > 1 {
+			retries--
+		}
+		d.Epoch = p.Epoch
+		out.Leases = append(out.Leases, d.Lease)
+		if err := own(c, d.Lease); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
 }

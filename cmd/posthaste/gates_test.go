@@ -118,12 +118,15 @@ func keepSending(ctx context.Context, client *http.Client, eventType, body strin
 	return false
 }
 
-// sendMany sends events of a type, a thousand a request.
+// sendMany sends events of a type, numbered from 0, a thousand a request.
 func (r *replica) sendMany(eventType string, n int) {
 	r.t.Helper()
-	lines := strings.Repeat(fmt.Sprintf(`{"type":%q,"payload":1}`+"\n", eventType), 1000)
 	for sent := 0; sent < n; sent += 1000 {
-		req, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost, r.url+"/v1/events/batch", strings.NewReader(lines))
+		var lines strings.Builder
+		for i := range 1000 {
+			_, _ = fmt.Fprintf(&lines, `{"type":%q,"payload":%d}`+"\n", eventType, sent+i)
+		}
+		req, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost, r.url+"/v1/events/batch", strings.NewReader(lines.String()))
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -170,7 +173,7 @@ func TestGatesHoldOverReplicasAndKills(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	client := &http.Client{Timeout: 5 * time.Second}
-	const limited, ordered = 1200, 300
+	const limited, ordered, kills = 1200, 300, 5
 	var senders sync.WaitGroup
 	for part := range 4 {
 		senders.Go(func() {
@@ -189,7 +192,7 @@ func TestGatesHoldOverReplicasAndKills(t *testing.T) {
 			keepSending(ctx, client, "broken", strconv.Itoa(i), urls)
 		}
 	})
-	for i := range 5 {
+	for i := range kills {
 		wait(ctx, time.Duration(1500+rand.IntN(1500))*time.Millisecond)
 		victim := replicas[i%len(replicas)]
 		victim.kill()
@@ -201,7 +204,7 @@ func TestGatesHoldOverReplicasAndKills(t *testing.T) {
 	eventually(t, 90*time.Second, "all ordered events have arrived", func() bool { return inOrder.distinct() == ordered })
 
 	checkLimit(t, fast.seen(), rps, burst)
-	checkOrder(t, inOrder.seen())
+	checkOrder(t, inOrder.seen(), kills)
 	checkProbes(t, broken.seen(), 5, timeout)
 	status, raw := replicas[0].api(http.MethodGet, "/v1/endpoints/"+failing, "")
 	if status != http.StatusOK || !strings.Contains(string(raw), `"gate":{"state":"open"`) && !strings.Contains(string(raw), `"gate":{"state":"half_open"`) {
@@ -228,11 +231,12 @@ func checkLimit(t *testing.T, arrivals []journalEntry, rps, burst float64) {
 	}
 }
 
-// checkOrder fails if an event arrived before an earlier one was through, or if two
-// were under way at once, but for what a killed replica had sent.
-func checkOrder(t *testing.T, arrivals []journalEntry) {
+// checkOrder fails if an event arrived before an earlier one was through. A killed replica leaves
+// a run of deliveries that was settled in part or not at all: the rest is sent once more, in
+// order and with the next attempt numbers, before anything else.
+func checkOrder(t *testing.T, arrivals []journalEntry, kills int) {
 	t.Helper()
-	last, again := -1, 0
+	last, again, jumps, furthest := -1, 0, 0, 0
 	for _, a := range arrivals {
 		n, err := strconv.Atoi(a.body)
 		if err != nil {
@@ -241,12 +245,22 @@ func checkOrder(t *testing.T, arrivals []journalEntry) {
 		switch {
 		case n == last:
 			again++
+		case n < last:
+			jumps++
+			furthest = max(furthest, last-n)
+			if a.attempt == 1 {
+				t.Errorf("after %d came %d once more, as attempt 1", last, n)
+			}
 		case n != last+1:
 			t.Errorf("after %d came %d (attempt %d)", last, n, a.attempt)
 		}
 		last = n
 	}
-	t.Logf("order: %d attempts of %d events in order, %d of them once more", len(arrivals), last+1, again)
+	t.Logf("order: %d attempts of %d events in order, %d failed or lost alone; %d runs were sent again, of %d events at most",
+		len(arrivals), last+1, again, jumps, furthest+1)
+	if jumps > kills || furthest >= 128 {
+		t.Errorf("%d runs were sent again after %d kills, %d events at most", jumps, kills, furthest+1)
+	}
 }
 
 // checkProbes fails if, once the breaker was open, two attempts were closer than

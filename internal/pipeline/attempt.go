@@ -44,6 +44,7 @@ type outcome struct {
 	settlement store.Settlement
 	retryAfter time.Duration // what the answer asked for
 	moved      bool          // set once recorded: the delivery was still ours to move
+	silent     bool          // another outcome of its run says when the endpoint has work again
 }
 
 // work runs one attempt of an item and hands its outcome on. It is what the
@@ -55,14 +56,14 @@ func (p *Pipeline) work(it *item) {
 		early = p.guard(&l)
 	}
 	if early != nil {
-		p.settle(p.unstarted(it, *early))
+		p.conclude(p.unstarted(it, *early))
 		return
 	}
 	s, ok := p.send(ctx, l)
 	if !ok {
 		return // shutdown cut it short: the lease is revoked, since nobody knows what the receiver saw
 	}
-	p.settle(p.classify(s))
+	p.conclude(p.classify(s))
 }
 
 // loadItem finds the endpoint as it is now, and the event if the lease came
@@ -121,6 +122,8 @@ func (p *Pipeline) guard(l *loaded) *verdict {
 		return &verdict{why: "endpoint closed"}
 	case !e.attemptable():
 		return &verdict{why: "handler not here"}
+	case e.ordered() && l.run == nil: // leased before it became ordered, beside others
+		return &verdict{why: "now ordered"}
 	case !l.pastGate && !p.mayStart(e, l.lease, now):
 		return &verdict{why: "gate closed"}
 	case l.latest != 0 && uptime() > l.latest:
@@ -188,8 +191,9 @@ const statusGone = 410
 
 // dueAgain places a retry: not after the end of the run, where the delivery ends,
 // and after the due row that it was claimed from, so that the two can't be mixed up.
-// A delivery of an ordered endpoint keeps its place in the order. Any other says its
-// time twice: should the endpoint become ordered before it comes, a place is no time.
+// A delivery of an ordered endpoint keeps its place in the order; one that was born leased
+// before the endpoint became ordered, and was not attempted, has the place of its acceptance. Any
+// other says its time twice: should the endpoint become ordered before it comes, a place is no time.
 func dueAgain(s *store.Settlement, at time.Time, e *endpoint) {
 	if at.After(s.Lease.ExpiresAt) {
 		at = s.Lease.ExpiresAt
@@ -199,6 +203,8 @@ func dueAgain(s *store.Settlement, at time.Time, e *endpoint) {
 	switch {
 	case e != nil && e.ordered() && !s.Lease.DueAt.IsZero():
 		s.DueAt, s.TryAt = after, at
+	case e != nil && e.ordered() && s.Attempt == nil && s.Lease.Delivery.Time().Before(at):
+		s.DueAt, s.TryAt = s.Lease.Delivery.Time(), at
 	case at.Before(after):
 		s.DueAt, s.TryAt = after, after
 	default:

@@ -207,6 +207,9 @@ func (p *Pipeline) mayStart(e *endpoint, lease store.Lease, now time.Time) bool 
 // which has closed lately, leaves. A handler's are each replica's own: not every
 // replica has it, and what its calls use up is in this process.
 func (p *Pipeline) slotsFor(e *endpoint) int {
+	if e.ordered() {
+		return 1
+	}
 	if e.isHandler() {
 		return e.row.MaxInFlight
 	}

@@ -31,10 +31,18 @@ type item struct {
 	startAt  time.Duration // uptime before which it must not start: its slot under a rate limit; 0: now
 	latest   time.Duration // uptime after which it must not start any more; 0: maxLaneWait
 	pastGate bool          // claimed past its endpoint's gate, which somebody else holds locked: it stops nothing
+	run      *run          // of an ordered endpoint: what it was leased with
 	queuedAt time.Duration // uptime
 	bytes    int           // counted against maxLaneBytes
 	ended    bool          // its attempt has ended, and its lane counts it so
 	recorded bool
+}
+
+// run is successive deliveries of an ordered endpoint that were leased together. Its first
+// item waits in its lane like any other. Each further item joins the lane when the attempt
+// before it has ended, so the run has one attempt under way at most. The lock of lanes guards it.
+type run struct {
+	behind queue[*item] // not in the lane yet
 }
 
 // line says which of two queues an item waits in: first attempts, and all

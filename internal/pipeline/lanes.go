@@ -18,6 +18,7 @@ type lanes struct {
 	byNo    map[store.EndpointNo]*lane
 	turn    [2]queue[*lane] // lanes with work in a line, first come first served
 	held    map[posthaste.ID]*item
+	runs    map[*run]struct{} // those with items that have not joined their lane
 	later   later // items whose time has not come
 	max     int
 	running int
@@ -37,7 +38,7 @@ type lanes struct {
 
 func newLanes(maxInFlight int, work func(*item)) *lanes {
 	ls := &lanes{
-		byNo: map[store.EndpointNo]*lane{}, held: map[posthaste.ID]*item{},
+		byNo: map[store.EndpointNo]*lane{}, held: map[posthaste.ID]*item{}, runs: map[*run]struct{}{},
 		max: maxInFlight, work: work, freed: make(chan struct{}, 1), burdened: func() bool { return false },
 	}
 	ls.later.ripe = ls.ripen
@@ -69,6 +70,24 @@ func (ls *lanes) reserve(endpoint store.EndpointNo, slots, n int, k kind) int {
 	if k.born {
 		l.born += n
 	}
+	ls.sweep(l)
+	return n
+}
+
+// reserveRun takes room for up to n deliveries of an ordered endpoint and returns how many
+// fit: none while its lane has work, since nothing is leased behind that.
+func (ls *lanes) reserveRun(endpoint store.EndpointNo, n int) int {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if ls.stopped || ls.bytes >= maxLaneBytes {
+		return 0
+	}
+	l := ls.lane(endpoint, 1)
+	if n = max(0, min(n, ls.max*roomTotal-ls.room)); l.room > 0 {
+		n = 0
+	}
+	l.room += n
+	ls.room += n
 	ls.sweep(l)
 	return n
 }
@@ -110,21 +129,79 @@ func (ls *lanes) push(items []*item) {
 	now := uptime()
 	ls.mu.Lock()
 	for _, it := range items {
-		l := ls.byNo[it.lease.Endpoint] // there: room is reserved in it
-		it.lane, it.queuedAt = l, now
-		if it.event != nil {
-			it.bytes = len(it.event.Payload)
-		}
-		ls.bytes += it.bytes
-		ls.held[it.lease.Delivery] = it
-		ls.waiting++
-		if it.startAt > now {
-			ls.later.add(it)
-		} else {
-			ls.queue(it)
-		}
+		ls.hold(it, now)
+		ls.join(it, now)
 	}
 	ls.startAndUnlock()
+}
+
+// pushRun hands over items of an ordered endpoint whose room was reserved, in their order.
+func (ls *lanes) pushRun(items []*item) {
+	if len(items) == 0 {
+		return
+	}
+	now, r := uptime(), &run{}
+	ls.mu.Lock()
+	for _, it := range items {
+		it.run = r
+		ls.hold(it, now)
+	}
+	for _, it := range items[1:] {
+		r.behind.push(it)
+	}
+	if len(items) > 1 {
+		ls.runs[r] = struct{}{}
+	}
+	ls.join(items[0], now)
+	ls.startAndUnlock()
+}
+
+// hold takes an item into account.
+func (ls *lanes) hold(it *item, now time.Duration) {
+	it.lane, it.queuedAt = ls.byNo[it.lease.Endpoint], now // there: room is reserved in it
+	if it.event != nil {
+		it.bytes = len(it.event.Payload)
+	}
+	ls.bytes += it.bytes
+	ls.held[it.lease.Delivery] = it
+	ls.waiting++
+}
+
+// join lets an item wait for its time, and then for its turn.
+func (ls *lanes) join(it *item, now time.Duration) {
+	if it.startAt > now {
+		ls.later.add(it)
+	} else {
+		ls.queue(it)
+	}
+}
+
+// joinNext lets the next item of a run join its lane, now that the one before it has ended.
+func (ls *lanes) joinNext(r *run) {
+	if r == nil || r.behind.len() == 0 {
+		return
+	}
+	ls.join(r.behind.pop(), uptime())
+	if r.behind.len() == 0 {
+		delete(ls.runs, r)
+	}
+}
+
+// cut takes back the items of a run that have not joined their lane.
+func (ls *lanes) cut(r *run) []*item {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	rest := r.behind.take(func(*item) bool { return true })
+	ls.waiting -= len(rest)
+	delete(ls.runs, r)
+	return rest
+}
+
+// isLast reports whether a run has no items that have not joined their lane.
+func (ls *lanes) isLast(r *run) bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return r.behind.len() == 0
 }
 
 // queue lets an item wait for its turn.
@@ -260,6 +337,7 @@ func (ls *lanes) done(worked *item, took time.Duration, next chan *item) *item {
 		ls.retried--
 	}
 	l.pace += (took - l.pace) / 8
+	ls.joinNext(worked.run)
 	ls.take(l)
 	ls.sweep(l)
 	it := ls.next()
@@ -313,14 +391,24 @@ func (ls *lanes) holds(delivery posthaste.ID) bool {
 // recall takes back all waiting items that the test picks.
 func (ls *lanes) recall(pick func(*item) bool) (items []*item) {
 	ls.mu.Lock()
-	defer ls.mu.Unlock()
 	for _, l := range ls.byNo {
 		for q := range l.waiting {
 			items = append(items, l.waiting[q].take(pick)...)
 		}
 	}
 	items = append(items, ls.later.take(pick)...)
+	joined := len(items)
+	for r := range ls.runs {
+		items = append(items, r.behind.take(pick)...)
+		if r.behind.len() == 0 {
+			delete(ls.runs, r)
+		}
+	}
+	for _, it := range items[:joined] {
+		ls.joinNext(it.run)
+	}
 	ls.waiting -= len(items)
+	ls.startAndUnlock()
 	return items
 }
 

@@ -138,6 +138,7 @@ type Pipeline struct {
 	gates    *gatebook
 	throughs *throughs
 	shortage shortage
+	runs     *runLengths
 	recent   *recent
 	waker    *waker
 	basket   *outbasket
@@ -185,7 +186,7 @@ func New(cfg Config) (*Pipeline, error) {
 	p := &Pipeline{
 		cfg: cfg, store: cfg.Store, sender: cfg.Sender, keyring: cfg.Keyring, log: cfg.Log, metrics: cfg.Metrics,
 		clock: clock{wall: cfg.Now},
-		waker: newWaker(), basket: newOutbasket(), life: newLife(), rest: newRest(), gates: newGatebook(), throughs: newThroughs(), recent: newRecent(), announcements: make(chan announcement, maxAnnouncements),
+		waker: newWaker(), basket: newOutbasket(), life: newLife(), rest: newRest(), gates: newGatebook(), throughs: newThroughs(), runs: newRunLengths(), recent: newRecent(), announcements: make(chan announcement, maxAnnouncements),
 		handlers: newHandlers(), hinted: map[store.EndpointNo]hint{},
 		submissions: make(chan []*submission, maxUncommitted), nameLost: make(chan error, 1), acceptClosed: make(chan struct{}), committerDone: make(chan struct{}),
 		reconcileSoon: make(chan struct{}, 1), auditSoon: make(chan struct{}, 1), lookSoon: make(chan struct{}, 1), nextExpiry: map[store.EndpointNo]time.Time{}, expiryWalks: map[store.EndpointNo]expiryWalk{},

@@ -187,8 +187,8 @@ func (p *Pipeline) recorded(ctx context.Context, batch []outcome, got store.Sett
 		p.ledger.release(o.item.entry)
 		s := o.settlement
 		o.moved = got.Moved[i]
-		if s.State == posthaste.StatePending { // moved now, or by a run of this whose answer was lost
-			p.agenda.note(s.Lease.Endpoint, laterTime(s.DueAt, s.TryAt), now)
+		if s.State == posthaste.StatePending && !o.silent { // moved now, or by a run of this whose answer was lost
+			p.agenda.note(s.Lease.Endpoint, s.TryAt, now) // DueAt may be a place in an order, ahead of the clock
 			if s.Attempt == nil {
 				p.waker.wake(s.Lease.Endpoint) // perhaps somebody else has room
 			}
@@ -222,7 +222,7 @@ func (p *Pipeline) afterOutcome(o outcome) {
 			Outcome: a.Outcome, Cause: a.Cause, StatusCode: a.StatusCode, RetryAfter: o.retryAfter,
 		})
 	}
-	if e.ordered() && s.State != posthaste.StatePending {
+	if e.ordered() && s.State != posthaste.StatePending && !o.silent {
 		p.noteDue(e)
 	}
 }

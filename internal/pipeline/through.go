@@ -89,15 +89,25 @@ func (p *Pipeline) reserveThrough(e *endpoint) (n int, room kind) {
 	no := e.row.No
 	room = kind{within: e.policy.Lateness()}
 	want := claimCap
-	if e.ordered() || p.gates.state(no).Probing(e.policy) {
+	if e.ordered() {
+		within := runTime
+		if room.within > 0 {
+			within = min(within, room.within)
+		}
+		want = p.runs.next(no, within)
+	}
+	if p.gates.state(no).Probing(e.policy) {
 		want = 1
+	}
+	if e.ordered() {
+		return p.lanes.reserveRun(no, want), room
 	}
 	return p.lanes.reserve(no, p.slotsFor(e), want, room), room
 }
 
 // claimThrough leases what the gate of an endpoint lets pass. A gate that can't be
 // asked, because somebody else holds its row, is no reason not to deliver; only order
-// waits for it. Room for n is reserved.
+// waits for it. Of an ordered endpoint it leases a run. Room for n is reserved.
 func (p *Pipeline) claimThrough(ctx context.Context, e *endpoint, n int, room kind) error {
 	no := e.row.No
 	from := p.agenda.from(no)
@@ -141,7 +151,11 @@ func (p *Pipeline) claimThrough(ctx context.Context, e *endpoint, n int, room ki
 			it.latest = now + latest.Sub(at)
 		}
 	}
-	p.lanes.push(items)
+	if e.ordered() {
+		p.lanes.pushRun(items)
+	} else {
+		p.lanes.push(items)
+	}
 	return nil
 }
 

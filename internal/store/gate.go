@@ -39,10 +39,11 @@ type Gates interface {
 	// those that Claim would take, in its order, of which no more than Retries have a
 	// Number above 1: retries beyond are passed over, a bounded number of rows.
 	//
-	// Where Ordered is set, work is taken by its position: the first due row of the
-	// endpoint, whether somebody owns it or not, and only where nobody does and its
-	// try_at has come. Two claims of an ordered endpoint exclude one another, and
-	// acceptances of it, in the whole cluster.
+	// Where Ordered is set, work is taken by its position: a run of successive due rows that
+	// begins with the endpoint's first one. It ends before the first row that has an owner, whose
+	// try_at has not come, or that is a retry beyond Retries. So while one delivery of a run is
+	// owned, nothing behind it is leased. Two claims of an ordered endpoint exclude each other,
+	// and acceptances of it, in the whole cluster.
 	//
 	// ErrFenced as for Claim; ErrLocked if the lock does not come within 250 ms.
 	ClaimThrough(ctx context.Context, p ClaimThroughParams) (ClaimedThrough, error)
@@ -77,8 +78,8 @@ type ClaimedThrough struct {
 	Examined time.Time
 	// More: the look ended before the endpoint's due rows did.
 	More bool
-	// HeadAt is when the head of an ordered endpoint may be tried, if it is
-	// nobody's and its time has not come; zero otherwise.
+	// HeadAt is when the first due row of an ordered endpoint may be tried, if it has
+	// no owner and its time has not come; zero otherwise.
 	HeadAt time.Time
 }
 

@@ -68,7 +68,12 @@ func (f *fixture) acceptInOrder(t tester, r *replica, ep store.EndpointRow, n in
 }
 
 func (f *fixture) throughHead(r *replica, ep store.EndpointRow) store.ClaimThroughParams {
-	p := f.through(r, ep, 5, 5)
+	return f.throughRun(r, ep, 1)
+}
+
+// throughRun are the parameters of a claim of a run that long.
+func (f *fixture) throughRun(r *replica, ep store.EndpointRow, length int) store.ClaimThroughParams {
+	p := f.through(r, ep, length, length)
 	p.Ordered = true
 	return p
 }
@@ -253,7 +258,7 @@ func testOrderRetries(t *testing.T, f *fixture) {
 	r, ep := f.replica(t), f.ordered(t)
 	ids := f.acceptInOrder(t, r, ep, 2)
 	p := f.throughHead(r, ep)
-	p.Enter = func(gate.State) gate.Pass { return gate.Pass{Attempts: 5} } // no retry
+	p.Enter = func(gate.State) gate.Pass { return gate.Pass{Attempts: 1} } // no retry
 	got := f.claimThrough(t, r, p)
 	same(t, "a first attempt", deliveriesOf(got.Leases), ids[:1])
 	f.settleMoved(t, r, f.stay(got.Leases[0], f.now))

@@ -86,6 +86,7 @@ func Run(t *testing.T, open func(t *testing.T) Database) {
 		{"Gate", gateCases},
 		{"Through", throughCases},
 		{"Order", orderCases},
+		{"Run", runCases},
 		{"Skip", skipCases},
 		{"Late", lateCases},
 		{"Bytes", bytesCases},
