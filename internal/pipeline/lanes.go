@@ -19,7 +19,7 @@ type lanes struct {
 	turn    [2]queue[*lane] // lanes with work in a line, first come first served
 	held    map[posthaste.ID]*item
 	runs    map[*run]struct{} // those with items that have not joined their lane
-	later   later // items whose time has not come
+	later   later             // items whose time has not come
 	max     int
 	running int
 	retried int // of running: no first attempts

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"runtime"
@@ -447,7 +448,7 @@ func TestShutdownInTheMiddleOfARun(t *testing.T) {
 	e, _, ids = inOrder(t, r, n, nil)
 	<-reached
 	go func() {
-		for stopped := false; !stopped; time.Sleep(time.Millisecond) {
+		for stopped := false; !stopped; e.pause(context.Background(), time.Millisecond) {
 			e.lanes.mu.Lock()
 			stopped = e.lanes.stopped
 			e.lanes.mu.Unlock()
