@@ -250,7 +250,7 @@ func New(ctx context.Context, config Config) (*Engine, error) {
 // deliveries would fail one by one instead.
 func checkMasterKey(ctx context.Context, db store.Store, ring *keyring.Keyring) error {
 	kept, err := db.KeepSetting(ctx, SettingMasterKeyID, []byte(ring.KeyID()))
-	if err != nil && !errors.Is(err, store.ErrUnavailable) { // the first statement of all: it finds no table where Migrate was forgotten
+	if err != nil && (!errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrSystemic)) { // the first statement of all: it finds no table where Migrate was forgotten
 		return fmt.Errorf("check the master key: read the database, which has to be migrated first: %w", err)
 	}
 	if err != nil {

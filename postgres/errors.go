@@ -27,33 +27,51 @@ const (
 )
 
 // fail says what was attempted, and wraps [store.ErrUnavailable] where the
-// outcome of the call is unknown or may be another one next time.
+// outcome of the call is unknown or may be another one next time, and
+// [store.ErrSystemic] where that takes a person.
 func fail(what string, err error) error {
-	if isUnavailable(err) && !errors.Is(err, store.ErrUnavailable) {
-		return fmt.Errorf("%s: %w: %w", what, store.ErrUnavailable, err)
+	if errors.Is(err, store.ErrUnavailable) {
+		return fmt.Errorf("%s: %w", what, err)
 	}
-	return fmt.Errorf("%s: %w", what, err)
+	switch faultOf(err) {
+	case faultPassing:
+		return fmt.Errorf("%s: %w: %w", what, store.ErrUnavailable, err)
+	case faultSystemic:
+		return fmt.Errorf("%s: %w: %w: %w", what, store.ErrUnavailable, store.ErrSystemic, err)
+	default:
+		return fmt.Errorf("%s: %w", what, err)
+	}
 }
 
-// isUnavailable tells a database that is away, slow or hindered from one that
-// refuses what was asked. Whatever isn't an answer of the server (a broken or
+// fault says what an error is due to.
+type fault int
+
+const (
+	faultOfCall   fault = iota // the values of the call, or an answer of the contract
+	faultPassing               // the database is away, slow or hindered
+	faultSystemic              // the database refuses whatever the values are
+)
+
+// isUnavailable reports whether the same call may have another outcome next time.
+func isUnavailable(err error) bool { return faultOf(err) != faultOfCall }
+
+// faultOf sorts an error. Whatever isn't an answer of the server (a broken or
 // refused connection, a deadline) leaves open whether the statement was
-// committed, so everything counts that isn't known to be an answer.
-func isUnavailable(err error) bool {
+// committed, so everything passes that isn't known to be an answer. Of the
+// answers only those about data, constraints and limits of size concern the
+// values of the call.
+func faultOf(err error) fault {
 	for _, verdict := range []error{pgx.ErrNoRows, store.ErrFenced, store.ErrRewound, store.ErrNotFound, store.ErrConflict, store.ErrTaken, store.ErrForeignSchema, store.ErrLocked, store.ErrParentKept} {
 		if errors.Is(err, verdict) {
-			return false
+			return faultOfCall
 		}
 	}
 	if _, ok := errors.AsType[*posthaste.Error](err); ok {
-		return false
+		return faultOfCall
 	}
 	answer, ok := errors.AsType[*pgconn.PgError](err)
-	if !ok {
-		return true
-	}
-	if answer.Severity == "FATAL" || answer.Severity == "PANIC" {
-		return true // the session is over
+	if !ok || answer.Severity == "FATAL" || answer.Severity == "PANIC" { // the session is over
+		return faultPassing
 	}
 	switch answer.Code {
 	case "25006", // read-only: a standby, until the failover is complete
@@ -61,14 +79,15 @@ func isUnavailable(err error) bool {
 		"40001", "40P01", // serialization, deadlock
 		"55006", stateLockTimeout, // object in use, lock not available
 		"57014": // statement timeout
-		return true
+		return faultPassing
 	}
 	switch answer.Code[:2] {
-	case "08", "53", "58", // connection, resources, system (a disk)
-		"57": // shutdown, crash recovery, not started yet
-		return true
+	case "08", "57": // connection; shutdown, crash recovery, not started yet
+		return faultPassing
+	case "22", "23", "54": // data, constraints, limits of size
+		return faultOfCall
 	}
-	return false
+	return faultSystemic // also 53 and 58: resources and the system, such as a full disk
 }
 
 // undecodable is the error for something stored that can't be read: asking

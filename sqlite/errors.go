@@ -7,6 +7,7 @@ import (
 
 	zs "zombiezen.com/go/sqlite"
 
+	"github.com/posthaste-dev/posthaste"
 	"github.com/posthaste-dev/posthaste/internal/store"
 )
 
@@ -16,28 +17,55 @@ var (
 )
 
 // failed makes the error that a method returns: what was attempted, marked as
-// [store.ErrUnavailable] where the same call may succeed another time.
+// [store.ErrUnavailable] where the same call may succeed another time, and as
+// [store.ErrSystemic] where that takes a person.
 func failed(doing string, err error) error {
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case errors.Is(err, store.ErrUnavailable), !passes(err):
+	}
+	if errors.Is(err, store.ErrUnavailable) {
 		return fmt.Errorf("%s: %w", doing, err)
 	}
-	return fmt.Errorf("%s: %w: %w", doing, store.ErrUnavailable, err)
+	switch faultOf(err) {
+	case faultPassing:
+		return fmt.Errorf("%s: %w: %w", doing, store.ErrUnavailable, err)
+	case faultSystemic:
+		return fmt.Errorf("%s: %w: %w: %w", doing, store.ErrUnavailable, store.ErrSystemic, err)
+	default:
+		return fmt.Errorf("%s: %w", doing, err)
+	}
 }
 
-// passes reports whether the cause of an error may be gone another time: a lock
-// of another program, a full or failing disk, a deadline. Anything else (a
-// constraint, a damaged file) would fail again.
-func passes(err error) bool {
+// fault says what an error is due to.
+type fault int
+
+const (
+	faultOfCall   fault = iota // the values of the call, or an answer of the contract
+	faultPassing               // a lock of another program, a deadline
+	faultSystemic              // the file, the disk or the schema, whatever the values are
+)
+
+// faultOf sorts an error. What is neither an answer of the contract nor a known
+// code of SQLite (a missing table is one, a trigger's refusal another) is
+// systemic: the same statement works with other databases.
+func faultOf(err error) fault {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.Is(err, errClosed) {
-		return true
+		return faultPassing
+	}
+	for _, verdict := range []error{store.ErrFenced, store.ErrRewound, store.ErrNotFound, store.ErrConflict, store.ErrTaken, store.ErrForeignSchema, store.ErrLocked, store.ErrParentKept} {
+		if errors.Is(err, verdict) {
+			return faultOfCall
+		}
+	}
+	if _, ok := errors.AsType[*posthaste.Error](err); ok || errors.Is(err, errReadOnly) || errors.Is(err, errHeaders) {
+		return faultOfCall
 	}
 	switch zs.ErrCode(err).ToPrimary() {
-	case zs.ResultBusy, zs.ResultLocked, zs.ResultFull, zs.ResultIOErr, zs.ResultInterrupt,
-		zs.ResultNoMem, zs.ResultCantOpen, zs.ResultProtocol, zs.ResultAbort, zs.ResultReadOnly:
-		return true
+	case zs.ResultBusy, zs.ResultLocked, zs.ResultInterrupt, zs.ResultProtocol, zs.ResultAbort, zs.ResultNoMem:
+		return faultPassing
+	case zs.ResultConstraint, zs.ResultTooBig, zs.ResultMismatch, zs.ResultRange:
+		return faultOfCall
+	default: // a full or failing disk, a damaged file, a read-only file
+		return faultSystemic
 	}
-	return false
 }

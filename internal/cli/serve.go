@@ -97,7 +97,7 @@ func (s *server) start(ctx context.Context, entry *entry) (database, *engine.Eng
 	const longest = 10 * time.Second
 	for wait := 500 * time.Millisecond; ; wait = min(2*wait, longest) {
 		db, e, k, err := s.tryStart(ctx)
-		if err == nil || !errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrForeignSchema) || ctx.Err() != nil {
+		if err == nil || !errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrForeignSchema) || errors.Is(err, store.ErrSystemic) || ctx.Err() != nil {
 			return db, e, k, err
 		}
 		entry.waitFor("waiting for the database, which does not answer; the log has the reason")

@@ -15,9 +15,12 @@ import (
 )
 
 const (
-	// acceptBatch and acceptBatchBytes bound one accepting commit.
+	// acceptBatch, acceptBatchBytes and acceptBatchRows bound one accepting commit:
+	// events that are collected, their payloads, and events plus deliveries. A single
+	// event may have more deliveries, and a batch request more events, than that.
 	acceptBatch      = 256
 	acceptBatchBytes = 4 << 20
+	acceptBatchRows  = 4000
 	// acceptPatience is how long a sender waits for a commit whose outcome is not known.
 	acceptPatience = 8 * time.Second
 	// acceptTimeout bounds one statement.
@@ -31,19 +34,58 @@ const (
 // next batch forms by itself, and whoever is about to hand in, since its last
 // answer has just come, is let in first. With nobody ready to run that takes no time; at
 // full load commits are larger, and an event takes 6 to 9 % less of the processor.
+//
+// A batch that is too large for one statement is stored piece by piece, in turn with
+// what arrives meanwhile, so that it holds up nobody else.
 func (p *Pipeline) runAccept(ctx context.Context) {
+	c := &committer{Pipeline: p}
 	batch := make([]*submission, 0, acceptBatch)
 	for {
-		select {
-		case first := <-p.submissions:
+		if first := c.next(ctx); first != nil {
 			runtime.Gosched()
 			batch = p.collect(append(batch[:0], first...))
 			for _, part := range byFate(batch) {
-				p.commit(ctx, part, part[0].fate)
+				c.commit(ctx, part, part[0].fate)
 			}
-		case <-ctx.Done():
+		}
+		if len(c.pieces) > 0 {
+			piece := c.pieces[0]
+			c.pieces = c.pieces[1:]
+			c.commit(ctx, piece.batch, piece.fate)
+		} else if ctx.Err() != nil {
 			return
 		}
+	}
+}
+
+// committer is the one goroutine that commits events.
+type committer struct {
+	*Pipeline
+	pieces []piece // of large batches, to be committed in their turn
+}
+
+// piece is a part of a batch.
+type piece struct {
+	batch []*submission
+	fate  fate
+}
+
+// next returns a group that waits. Without one it returns nil if pieces wait or ctx has
+// ended, else it waits for one.
+func (c *committer) next(ctx context.Context) []*submission {
+	select {
+	case first := <-c.submissions:
+		return first
+	default:
+	}
+	if len(c.pieces) > 0 {
+		return nil
+	}
+	select {
+	case first := <-c.submissions:
+		return first
+	case <-ctx.Done():
+		return nil
 	}
 }
 
@@ -78,12 +120,16 @@ const (
 	unknown              // some run may have been
 )
 
-// commit answers every submission of a batch. It runs the batch again while the
-// outcome is unknown, matches it anew when routing has moved on, and splits it
-// when the database refuses it, until the event that it refuses stands alone, or
-// with those that it is stored together with. fate says what earlier runs left open.
-func (p *Pipeline) commit(ctx context.Context, batch []*submission, fate fate) {
+// commit answers every submission of a batch, or leaves it to a later piece. It runs the
+// batch again while the outcome is unknown, matches it again when routing has moved on,
+// and splits it when the database refuses it, until the event that it refuses stands
+// alone, or with those that it is stored together with. What met its time limit is
+// repeated in smaller pieces. fate says
+// what earlier runs left open.
+func (c *committer) commit(ctx context.Context, batch []*submission, fate fate) {
+	p := c.Pipeline
 	var err error
+	refusedAlone := false
 	for {
 		if batch = p.outOfPatience(ctx, batch, fate, err); len(batch) == 0 {
 			return
@@ -95,19 +141,24 @@ func (p *Pipeline) commit(ctx context.Context, batch []*submission, fate fate) {
 		if len(batch) == 0 {
 			return
 		}
-		if big, rest := cutBig(batch); len(big) > 0 && len(rest) > 0 {
-			p.commit(ctx, big, fate)
-			p.commit(ctx, rest, fate)
-			return
+		first, rest, rows := cut(batch, p.acceptSize.limit())
+		if len(rest) > 0 {
+			for _, s := range rest { // their lanes' room is for others meanwhile
+				p.unreserve(s)
+			}
+			batch, c.pieces = first, append(c.pieces, piece{rest, fate})
 		}
 		began := time.Now()
 		params := p.acceptParams(batch)
-		call, cancel := context.WithTimeout(ctx, patienceOf(batch))
+		call, cancel := context.WithTimeout(ctx, timeoutOf(batch, rows))
 		var got store.Accepted
 		got, err = p.store.Accept(call, params)
+		timedOut := call.Err() != nil
 		cancel()
 		switch {
 		case err == nil && len(got.Stale) == 0:
+			p.acceptSize.succeeded(uptime())
+			p.load.stored()
 			p.metrics.AcceptBatch.Observe(float64(len(batch)))
 			p.metrics.AcceptSeconds.Observe(time.Since(began).Seconds())
 			p.accepted(batch, params, got)
@@ -118,11 +169,27 @@ func (p *Pipeline) commit(ctx context.Context, batch []*submission, fate fate) {
 			err = p.renew(ctx)
 		case errors.Is(err, store.ErrUnavailable):
 			fate = unknown
+			if timedOut && ctx.Err() == nil {
+				p.acceptSize.timedOut(rows, uptime())
+				if first, _ := halve(batch); len(first) == 0 && rows > bigFanOut { // it can't be made smaller
+					p.giveUp(batch, fate, unavailable(err))
+					return
+				}
+			}
+			if errors.Is(err, store.ErrSystemic) {
+				p.metrics.StoreRefused.WithLabelValues("accept").Inc()
+				p.load.refused(err)
+			}
 		case fate == unstored, errors.Is(err, store.ErrParentKept):
 			if first, rest := halve(batch); len(first) > 0 {
-				p.commit(ctx, first, fate)
-				p.commit(ctx, rest, fate)
+				c.commit(ctx, first, fate)
+				c.commit(ctx, rest, fate)
 				return
+			}
+			if !refusedAlone { // perhaps because of another transaction
+				refusedAlone = true
+				p.pause(ctx, 50*time.Millisecond)
+				continue
 			}
 		}
 		if err != nil {
@@ -136,10 +203,13 @@ func (p *Pipeline) commit(ctx context.Context, batch []*submission, fate fate) {
 	}
 }
 
-// patienceOf returns how long a statement for the batch may take: nobody in it
-// is made to wait past his patience by much.
-func patienceOf(batch []*submission) time.Duration {
+// timeoutOf returns how long a statement for the batch may take: no sender in it
+// waits much longer than its patience. One that can't be made smaller gets all of it.
+func timeoutOf(batch []*submission, rows int) time.Duration {
 	left := acceptTimeout
+	if rows > acceptBatchRows {
+		left = acceptPatience
+	}
 	for _, s := range batch {
 		left = min(left, s.givenUp-uptime())
 	}

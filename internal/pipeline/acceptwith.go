@@ -106,9 +106,14 @@ func (p *Pipeline) tryCommit(
 	began := time.Now()
 	call, cancel := context.WithTimeout(ctx, acceptTimeout)
 	got, err := commit(call)
+	timedOut := call.Err() != nil && ctx.Err() == nil
 	cancel()
+	if timedOut {
+		p.acceptSize.timedOut(rowsOf(batch), uptime())
+	}
 	switch {
 	case err == nil && len(got.Stale) == 0:
+		p.acceptSize.succeeded(uptime())
 		p.metrics.AcceptBatch.Observe(float64(len(batch)))
 		p.metrics.AcceptSeconds.Observe(time.Since(began).Seconds())
 		p.accepted(batch, params, got)
@@ -138,12 +143,13 @@ func (p *Pipeline) fitTogether(batch []*submission, places map[*submission]int) 
 	for _, s := range batch {
 		total += len(s.targets)
 	}
-	if total <= maxFanOutTogether {
+	limit := min(maxFanOutTogether, p.acceptSize.limit())
+	if total <= limit {
 		return batch
 	}
 	inOrder := slices.SortedFunc(slices.Values(batch), func(a, b *submission) int { return cmp.Compare(places[a], places[b]) })
 	fits, total := 0, len(inOrder[0].targets)
-	for fits++; fits < len(inOrder) && total+len(inOrder[fits].targets) <= maxFanOutTogether; fits++ {
+	for fits++; fits < len(inOrder) && total+len(inOrder[fits].targets) <= limit; fits++ {
 		total += len(inOrder[fits].targets)
 	}
 	first := places[inOrder[fits-1]]

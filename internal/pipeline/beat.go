@@ -59,6 +59,13 @@ func (l *life) fresh(epoch store.Epoch) bool {
 	return l.epoch == epoch && l.beatAt != 0 && sinceBoot()-l.beatAt < store.FreshBeat
 }
 
+// beatSince reports whether a heartbeat was answered that was sent after t, a time of sinceBoot.
+func (l *life) beatSince(t time.Duration) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.beatAt > t
+}
+
 // recent is fresh without the machine's sleep: good enough to turn events away
 // early, since the fence in the database decides.
 func (l *life) recent() bool {

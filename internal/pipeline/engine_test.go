@@ -40,6 +40,9 @@ type flaky struct {
 	halves    atomic.Int64                                                                            // so many batches are settled but for their last one, and fail
 	beats     atomic.Int64
 
+	// They report whether a statement of that many rows takes longer than its time limit.
+	hangAccept, hangSettle atomic.Pointer[func(rows int) bool]
+
 	claims     atomic.Int64
 	throughs   atomic.Int64 // claims through gates
 	loseClaims atomic.Int64 // so many claims take effect and their answer is lost
@@ -66,6 +69,16 @@ func (f *flaky) Accept(ctx context.Context, p store.AcceptParams) (store.Accepte
 			return store.Accepted{}, err
 		}
 	}
+	if hangs := f.hangAccept.Load(); hangs != nil {
+		rows := len(p.Events)
+		for _, e := range p.Events {
+			rows += len(e.Deliveries)
+		}
+		if (*hangs)(rows) {
+			<-ctx.Done()
+			return store.Accepted{}, fmt.Errorf("%w: %w", store.ErrUnavailable, ctx.Err())
+		}
+	}
 	got, err := f.Store.Accept(ctx, p)
 	if after := f.accept.Load(); after != nil {
 		return (*after)(p, got, err)
@@ -78,6 +91,10 @@ func (f *flaky) Settle(ctx context.Context, p store.SettleParams) (store.Settled
 		if err := (*before)(p); err != nil {
 			return store.Settled{}, err
 		}
+	}
+	if hangs := f.hangSettle.Load(); hangs != nil && (*hangs)(len(p.Settlements)) {
+		<-ctx.Done()
+		return store.Settled{}, fmt.Errorf("%w: %w", store.ErrUnavailable, ctx.Err())
 	}
 	if n := len(p.Settlements); n > 1 && f.halves.Add(-1) >= 0 {
 		got, err := f.Store.Settle(ctx, store.SettleParams{Now: p.Now, Settlements: p.Settlements[:n-1]})

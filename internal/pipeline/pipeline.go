@@ -126,10 +126,13 @@ type Pipeline struct {
 	log     *slog.Logger
 	metrics *telemetry.Metrics
 
-	clock    clock
-	ids      posthaste.Minter // of endpoints; events are minted by the ledger
-	ledger   ledger
-	load     load
+	clock  clock
+	ids    posthaste.Minter // of endpoints; events are minted by the ledger
+	ledger ledger
+	load   load
+
+	acceptSize *batchSize // of an accepting statement, in events and deliveries
+
 	routing  *routing
 	handlers *handlers
 	sources  knownSources
@@ -185,7 +188,7 @@ func New(cfg Config) (*Pipeline, error) {
 	}
 	p := &Pipeline{
 		cfg: cfg, store: cfg.Store, sender: cfg.Sender, keyring: cfg.Keyring, log: cfg.Log, metrics: cfg.Metrics,
-		clock: clock{wall: cfg.Now},
+		clock: clock{wall: cfg.Now}, acceptSize: newBatchSize(acceptBatchRows),
 		waker: newWaker(), basket: newOutbasket(), life: newLife(), rest: newRest(), gates: newGatebook(), throughs: newThroughs(), runs: newRunLengths(), recent: newRecent(), announcements: make(chan announcement, maxAnnouncements),
 		handlers: newHandlers(), hinted: map[store.EndpointNo]hint{},
 		submissions: make(chan []*submission, maxUncommitted), nameLost: make(chan error, 1), acceptClosed: make(chan struct{}), committerDone: make(chan struct{}),
@@ -216,7 +219,10 @@ func (p *Pipeline) Now() time.Time { return p.clock.Now() }
 
 // Ready returns nil when the engine can take and deliver events, else why not.
 func (p *Pipeline) Ready() error {
-	return p.running()
+	if err := p.running(); err != nil {
+		return err
+	}
+	return p.load.refusing()
 }
 
 // TakesFromSources returns nil when what providers send to sources can be taken
@@ -343,7 +349,7 @@ func (p *Pipeline) begin(ctx context.Context) error {
 				p.log.Warn("not ready at once", "err", err)
 			}
 			return nil
-		case ctx.Err() == nil && !errors.Is(err, store.ErrUnavailable):
+		case ctx.Err() == nil && (!errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrSystemic)):
 			return fmt.Errorf("start: %w", err)
 		}
 		p.log.Warn("the database is not available; trying again", "err", err)

@@ -16,8 +16,10 @@ const (
 	// settleLinger is how long an outcome may wait for company: bigger commits
 	// cost the database less, and nobody waits for this one.
 	settleLinger = 5 * time.Millisecond
-	settleBatch  = 512
-	// settleTimeout bounds one statement.
+	// settleBatch and settleBatchBytes bound one statement.
+	settleBatch      = 512
+	settleBatchBytes = 4 << 20
+	// settleTimeout is the time limit of one statement.
 	settleTimeout = 5 * time.Second
 )
 
@@ -28,17 +30,28 @@ type outbasket struct {
 	arrived chan struct{} // one token: something waits
 	full    chan struct{} // one token: a whole batch waits
 	done    chan struct{} // closed when the committer has ended
+	size    *batchSize    // of a statement, in bytes
+
+	setAside time.Duration // how long an outcome rests that the database refuses in every form
 }
 
 func newOutbasket() *outbasket {
-	return &outbasket{arrived: make(chan struct{}, 1), full: make(chan struct{}, 1), done: make(chan struct{})}
+	return &outbasket{
+		arrived: make(chan struct{}, 1), full: make(chan struct{}, 1), done: make(chan struct{}), size: newBatchSize(settleBatchBytes),
+		setAside: 30 * time.Second,
+	}
 }
 
 // settle hands an outcome to the committer. It never blocks; what waits is
 // bounded, since nothing starts beyond MaxUnrecorded.
 func (p *Pipeline) settle(o outcome) {
 	p.load.unrecorded.Add(1)
-	b := p.basket
+	p.load.unrecordedBytes.Add(int64(answerBytes(o)))
+	p.basket.put(o)
+}
+
+// put queues an outcome.
+func (b *outbasket) put(o outcome) {
 	b.mu.Lock()
 	b.waiting = append(b.waiting, o)
 	n := len(b.waiting)
@@ -91,47 +104,118 @@ func (p *Pipeline) runSettle(ctx context.Context) {
 	}
 }
 
+// outcomeBytes is what an outcome takes in a statement, what the receiver answered left out.
+const outcomeBytes = 512
+
+// answerBytes returns the size of what an outcome records of the receiver's answer.
+func answerBytes(o outcome) int {
+	a := o.settlement.Attempt
+	if a == nil {
+		return 0
+	}
+	n := len(a.Error) + len(a.ResponseBody)
+	for _, h := range a.ResponseHeaders {
+		n += len(h.Name) + len(h.Value)
+	}
+	return n
+}
+
+// fit returns how many outcomes of a batch go into one statement of at most limit
+// bytes, at least one, and their size.
+func fit(batch []outcome, limit int) (n, size int) {
+	for _, o := range batch {
+		bytes := outcomeBytes + answerBytes(o)
+		if n > 0 && size+bytes > limit {
+			break
+		}
+		n, size = n+1, size+bytes
+	}
+	return n, size
+}
+
 // record commits a batch, however often it takes: while the database is away the
-// outcomes wait here, and only a crash loses them. A batch that the database
-// refuses is halved until the outcome that it refuses stands alone.
+// outcomes wait here, and only a crash loses them. A statement that met its time
+// limit is repeated with half of its outcomes. A batch that the database refuses is
+// halved until the outcome that it refuses stands alone.
 func (p *Pipeline) record(ctx context.Context, batch []outcome) {
-	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+	const shortest, longest = 50 * time.Millisecond, time.Second
+	for wait := shortest; len(batch) > 0; {
 		if p.pastGrace(ctx) {
 			p.log.ErrorContext(ctx, "settle: gave up at shutdown; the attempts will be repeated", "outcomes", len(batch))
 			return
 		}
-		params := store.SettleParams{Now: p.clock.Now(), Settlements: make([]store.Settlement, len(batch))}
-		for i, o := range batch {
-			params.Settlements[i] = o.settlement
-		}
-		began := time.Now()
-		call, cancel := p.withinGrace(ctx, settleTimeout)
-		got, err := p.store.Settle(call, params)
-		cancel()
-		p.metrics.Late.Add(float64(got.Late))
-		if err != nil {
-			batch = p.recordMoved(ctx, batch, got)
-		}
+		n, size := fit(batch, p.basket.size.limit())
+		rest, err := p.recordOnce(ctx, batch[:n], size)
+		batch = batch[n:]
 		switch {
 		case err == nil:
-			p.metrics.SettleBatch.Observe(float64(len(batch)))
-			p.metrics.SettleSeconds.Observe(time.Since(began).Seconds())
-			p.recorded(ctx, batch, got)
-			return
-		case len(batch) == 0:
-			return
-		case !errors.Is(err, store.ErrUnavailable) && len(batch) > 1:
-			half := len(batch) / 2
-			p.record(ctx, batch[:half])
-			p.record(ctx, batch[half:])
-			return
+			wait = shortest
+			continue
+		case len(rest) == 0:
+			continue
+		case !errors.Is(err, store.ErrUnavailable) && len(rest) > 1:
+			half := len(rest) / 2
+			p.record(ctx, rest[:half])
+			p.record(ctx, rest[half:])
+			continue
 		case !errors.Is(err, store.ErrUnavailable):
-			p.recordStripped(ctx, batch[0], err)
-			return
+			p.recordAlone(ctx, rest[0], err)
+			continue
 		}
+		batch = slices.Concat(rest, batch)
 		p.log.WarnContext(ctx, "settle: the outcomes wait", "outcomes", len(batch), "err", err)
 		p.pause(context.WithoutCancel(ctx), wait)
+		wait = min(2*wait, longest)
 	}
+}
+
+// recordOnce runs one statement, of the given size, and returns the outcomes that it did not
+// store. After a time limit the next statement is smaller; an outcome that met it
+// alone loses half of the receiver's answer, unless the database was away.
+func (p *Pipeline) recordOnce(ctx context.Context, batch []outcome, size int) (rest []outcome, err error) {
+	params := store.SettleParams{Now: p.clock.Now(), Settlements: make([]store.Settlement, len(batch))}
+	for i, o := range batch {
+		params.Settlements[i] = o.settlement
+	}
+	began, beganSinceBoot := time.Now(), sinceBoot()
+	call, cancel := p.withinGrace(ctx, settleTimeout)
+	got, err := p.store.Settle(call, params)
+	timedOut := call.Err() != nil
+	cancel()
+	p.metrics.Late.Add(float64(got.Late))
+	if err == nil {
+		p.basket.size.succeeded(uptime())
+		p.load.stored()
+		p.metrics.SettleBatch.Observe(float64(len(batch)))
+		p.metrics.SettleSeconds.Observe(time.Since(began).Seconds())
+		p.recorded(ctx, batch, got)
+		return nil, nil
+	}
+	if errors.Is(err, store.ErrSystemic) {
+		p.metrics.StoreRefused.WithLabelValues("settle").Inc()
+		p.load.refused(err)
+	}
+	if rest = p.recordMoved(ctx, batch, got); timedOut {
+		p.basket.size.timedOut(size, uptime())
+		if len(rest) == 1 && p.life.beatSince(beganSinceBoot) {
+			rest[0] = p.withHalfTheAnswer(rest[0])
+		}
+	}
+	return rest, err
+}
+
+// withHalfTheAnswer returns an outcome that records half as much of the receiver's answer.
+func (p *Pipeline) withHalfTheAnswer(o outcome) outcome {
+	before := answerBytes(o)
+	if before == 0 {
+		return o
+	}
+	a := *o.settlement.Attempt
+	a.Error, a.ResponseBody = a.Error[:len(a.Error)/2], a.ResponseBody[:len(a.ResponseBody)/2]
+	a.ResponseHeaders = a.ResponseHeaders[:len(a.ResponseHeaders)/2]
+	o.settlement.Attempt = &a
+	p.load.unrecordedBytes.Add(int64(answerBytes(o) - before))
+	return o
 }
 
 // recordMoved is recorded for those of a batch that moved although the rest failed, and
@@ -152,28 +236,46 @@ func (p *Pipeline) recordMoved(ctx context.Context, batch []outcome, got store.S
 	return rest
 }
 
-// recordStripped stores an outcome that the database refused without anything
-// that the receiver could choose. What is refused even so (its day was dropped)
-// has nothing left to be recorded for.
-func (p *Pipeline) recordStripped(ctx context.Context, o outcome, cause error) {
-	stripped := o.settlement
-	if stripped.Attempt != nil {
-		a := *stripped.Attempt
-		a.Error, a.ResponseHeaders, a.ResponseBody = "unrecordable: "+cause.Error(), nil, nil
-		stripped.Attempt = &a
+// recordAlone stores an outcome that the database refused for what is in it. It
+// tries once more, since another transaction may have been the reason; then without
+// anything that the receiver could choose. What is refused even so is set aside, so
+// that it holds up no other outcome, and tried again for as long as the process lives.
+func (p *Pipeline) recordAlone(ctx context.Context, o outcome, cause error) {
+	result := "stored"
+	for _, form := range []string{"stored", "stripped"} {
+		if form == "stripped" {
+			o = p.strip(o, cause)
+		}
+		result = form
+		p.pause(ctx, 50*time.Millisecond)
+		rest, err := p.recordOnce(ctx, []outcome{o}, outcomeBytes)
+		if len(rest) == 0 {
+			break
+		}
+		cause, result = errors.Join(cause, err), "set_aside"
 	}
-	call, cancel := p.withinGrace(ctx, settleTimeout)
-	defer cancel()
-	got, err := p.store.Settle(call, store.SettleParams{Now: p.clock.Now(), Settlements: []store.Settlement{stripped}})
-	result := "stripped"
-	if err != nil {
-		result, got = "dropped", store.Settled{Moved: []bool{false}}
+	if result == "stored" {
+		return
 	}
 	p.metrics.Unrecordable.WithLabelValues(result).Inc()
 	p.log.ErrorContext(ctx, "settle: unrecordable outcome", "result", result,
-		"delivery_id", o.settlement.Lease.Delivery.Print(posthaste.KindDelivery), "attempt", o.settlement.Lease.Number, "err", errors.Join(cause, err))
-	o.settlement = stripped
-	p.recorded(ctx, []outcome{o}, got)
+		"delivery_id", o.settlement.Lease.Delivery.Print(posthaste.KindDelivery), "attempt", o.settlement.Lease.Number, "err", cause)
+	if result == "set_aside" {
+		time.AfterFunc(p.basket.setAside, func() { p.basket.put(o) })
+	}
+}
+
+// strip returns an outcome without what the receiver could choose.
+func (p *Pipeline) strip(o outcome, cause error) outcome {
+	if o.settlement.Attempt == nil {
+		return o
+	}
+	before := answerBytes(o)
+	a := *o.settlement.Attempt
+	a.Error, a.ResponseHeaders, a.ResponseBody = "unrecordable: "+cause.Error(), nil, nil
+	o.settlement.Attempt = &a
+	p.load.unrecordedBytes.Add(int64(answerBytes(o) - before))
+	return o
 }
 
 // recorded gives room back and tells everybody who cares: the agenda of a
@@ -182,7 +284,9 @@ func (p *Pipeline) recorded(ctx context.Context, batch []outcome, got store.Sett
 	items := make([]*item, 0, len(batch))
 	now := p.clock.Now()
 	counts := newTally()
+	bytes := 0
 	for i, o := range batch {
+		bytes += answerBytes(o)
 		items = append(items, o.item)
 		p.ledger.release(o.item.entry)
 		s := o.settlement
@@ -204,6 +308,7 @@ func (p *Pipeline) recorded(ctx context.Context, batch []outcome, got store.Sett
 	}
 	p.count(counts)
 	p.load.unrecorded.Add(-int64(len(batch)))
+	p.load.unrecordedBytes.Add(-int64(bytes))
 	p.lanes.settled(items)
 }
 

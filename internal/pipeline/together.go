@@ -23,7 +23,8 @@ const maxTogether = 2000
 // children carry the parent's id and belong to its chain. Each is deduplicated
 // by its own key, and a key that is known is never an error: a yes to the whole
 // is the only answer that ends a provider's repetitions, so the first one is kept
-// whatever the bytes. Children beyond 2,000 follow in commits of their own.
+// whatever the bytes. Children beyond 2,000, or beyond the rows of one commit, follow in
+// commits of their own.
 //
 // The receipts are in order, the parent's first. The error is one of
 // [Pipeline.Accept]; after it the same call again stores what is missing.
@@ -55,7 +56,10 @@ func (p *Pipeline) acceptTogether(ctx context.Context, parent Submission, childr
 	if kept != nil {
 		receipts = append(receipts, p.keptReceipt(ctx, first, *kept))
 	}
-	for chunk := range slices.Chunk(children, maxTogether) {
+	for len(children) > 0 {
+		n := p.childrenTogether(first, children)
+		chunk := children[:n]
+		children = children[n:]
 		t, group := &together{}, []*submission{}
 		if len(receipts) == 0 {
 			t.parent, group = first, append(group, first)
@@ -80,6 +84,30 @@ func (p *Pipeline) acceptTogether(ctx context.Context, parent Submission, childr
 		}
 	}
 	return receipts, nil
+}
+
+// childrenTogether returns how many of an event's children go into one commit, at
+// least one: as many as make no more rows than a commit has, parent included.
+func (p *Pipeline) childrenTogether(parent *submission, children []Submission) int {
+	limit := p.acceptSize.limit()
+	rows := p.rowsByRouting(parent.Submission)
+	for n, child := range children {
+		rows += p.rowsByRouting(child)
+		if n == maxTogether || n > 0 && rows > limit {
+			return n
+		}
+	}
+	return len(children)
+}
+
+// rowsByRouting returns how many rows an event makes by the routing in memory: its own and
+// those of its deliveries.
+func (p *Pipeline) rowsByRouting(in Submission) int {
+	targets, err := p.targetsOf(&submission{Submission: in})
+	if err != nil {
+		return 1 // the commit will tell why
+	}
+	return 1 + len(targets)
 }
 
 // keptParent returns the event that stands for a parent's key already, or nil. It
@@ -144,27 +172,48 @@ func (s *submission) with(other *submission) bool {
 	return s == other || s.together != nil && s.together == other.together
 }
 
-// cutBig takes the first event with a very large fan-out, and those that it is
-// stored with, out of a batch.
-func cutBig(batch []*submission) (big, rest []*submission) {
-	at := slices.IndexFunc(batch, func(s *submission) bool { return len(s.targets) > bigFanOut })
-	if at < 0 {
-		return nil, batch
+// cut takes from a batch what goes into one statement of at most limit rows, events
+// and deliveries together, without parting what is stored together. An event with a
+// very large fan-out stands alone, or with those that it is stored with. At least one
+// unit is taken. rows are those of first.
+func cut(batch []*submission, limit int) (first, rest []*submission, rows int) {
+	isBig := func(s *submission) bool { return len(s.targets) > bigFanOut }
+	if rows = rowsOf(batch); rows <= limit && !slices.ContainsFunc(batch, isBig) {
+		return batch, nil, rows
 	}
-	for _, s := range batch {
-		if s.with(batch[at]) {
-			big = append(big, s)
-		} else {
-			rest = append(rest, s)
+	rows = 0
+	for _, unit := range unitsOf(batch) {
+		n, isBig := rowsOf(unit), slices.ContainsFunc(unit, isBig)
+		if len(rest) > 0 || len(first) > 0 && (isBig || rows+n > limit) {
+			rest = append(rest, unit...)
+			continue
+		}
+		first, rows = append(first, unit...), rows+n
+		if isBig {
+			limit = 0 // nothing else
 		}
 	}
-	return big, rest
+	return first, rest, rows
+}
+
+// rowsOf returns how many events and deliveries a batch makes.
+func rowsOf(batch []*submission) (n int) {
+	for _, s := range batch {
+		n += 1 + len(s.targets)
+	}
+	return n
 }
 
 // halve splits a batch in two without parting what is stored together. The first
 // half is empty where that leaves nothing to split.
 func halve(batch []*submission) (first, rest []*submission) {
-	var units [][]*submission
+	units := unitsOf(batch)
+	half := len(units) / 2
+	return slices.Concat(units[:half]...), slices.Concat(units[half:]...)
+}
+
+// unitsOf returns the submissions of a batch, those that are stored together in one unit.
+func unitsOf(batch []*submission) (units [][]*submission) {
 	places := map[*together]int{}
 	for _, s := range batch {
 		at, known := places[s.together]
@@ -175,6 +224,5 @@ func halve(batch []*submission) (first, rest []*submission) {
 		}
 		units[at] = append(units[at], s)
 	}
-	half := len(units) / 2
-	return slices.Concat(units[:half]...), slices.Concat(units[half:]...)
+	return units
 }

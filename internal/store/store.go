@@ -40,8 +40,12 @@
 //
 // Every method may fail with [ErrUnavailable]: the database is away, too slow,
 // or gave up a transaction for a reason that passes (deadlock, full disk); what
-// was asked for may or may not have been committed. Any other error means that
-// nothing was written, and that the same call would fail again.
+// was asked for may or may not have been committed. Where the database answers
+// and refuses for a reason that is not in the values of the call (a missing
+// right, a missing table, a damaged index, a trigger), the error wraps
+// [ErrSystemic] too: the same call works once somebody has repaired the cause.
+// Any other error means that nothing was written, and that the same call would
+// fail again.
 //
 // Times are whole microseconds, UTC. The zero time means "none". A method that takes
 // Now is given the engine's estimate of the database's clock.
@@ -59,6 +63,9 @@ var (
 	// ErrUnavailable says that the database could not be asked, or did not
 	// answer; the outcome of a change is unknown.
 	ErrUnavailable = errors.New("the database is not available")
+	// ErrSystemic says that the database answers and refuses for a reason that is
+	// not in the values of the call. Such an error wraps ErrUnavailable as well.
+	ErrSystemic = errors.New("the database refuses for a reason that a person has to repair")
 	// ErrFenced says that the epoch of the call has no fresh row in replicas:
 	// nothing was written. Beat, or register anew, and try again.
 	ErrFenced = errors.New("the replica's lease on its epoch has ended")

@@ -25,7 +25,8 @@ type Metrics struct {
 	Finished       *prometheus.CounterVec // deliveries by state and reason
 	SettleBatch    prometheus.Histogram
 	SettleSeconds  prometheus.Histogram
-	Unrecordable   *prometheus.CounterVec // outcomes stored without the receiver's words, or dropped, by result
+	Unrecordable   *prometheus.CounterVec // outcomes that the database refused for what is in them, by result
+	StoreRefused   *prometheus.CounterVec // statements that the database refused whatever is in them, by what they were for
 	Late           prometheus.Counter     // pending deliveries that a late success ended
 	Claimed        prometheus.Counter
 	GivenBack      *prometheus.CounterVec // leases given back unstarted, by reason
@@ -74,7 +75,8 @@ func NewMetrics() *Metrics {
 		Finished:        f.counters("deliveries_finished_total", "Deliveries that reached a terminal state, by state and reason.", "state", "reason"),
 		SettleBatch:     f.histogram("settle_batch_outcomes", "Outcomes in one commit.", batch),
 		SettleSeconds:   f.histogram("settle_commit_seconds", "Duration of a settling commit.", seconds),
-		Unrecordable:    f.counters("outcomes_unrecordable_total", "Outcomes stored without the receiver's words (stripped) or not at all (dropped).", "result"),
+		Unrecordable:    f.counters("outcomes_unrecordable_total", "Outcomes that the database refused for what is in them: stored without the receiver's answer (stripped), or waiting to be tried again (set_aside).", "result"),
+		StoreRefused:    f.counters("store_refused_total", "Statements that the database refused for a reason that a person has to repair, such as a missing right.", "statement"),
 		Late:            f.counter("deliveries_late_success_total", "Pending deliveries that the late success of a lost attempt ended."),
 		Claimed:         f.counter("deliveries_claimed_total", "Deliveries leased from the due table."),
 		GivenBack:       f.counters("leases_given_back_total", "Leases given back unstarted, by reason.", "reason"),
@@ -101,7 +103,8 @@ func NewMetrics() *Metrics {
 	for counter, values := range map[*prometheus.CounterVec][]string{
 		m.Accepted:      {"stored", "duplicate", "mismatch"},
 		m.Refused:       {"overloaded", "unavailable"},
-		m.Unrecordable:  {"stripped", "dropped"},
+		m.Unrecordable:  {"stripped", "set_aside"},
+		m.StoreRefused:  {"accept", "settle"},
 		m.Lost:          {"register", "reclaim", "low_water", "audit", "reconcile", "shutdown"},
 		m.LocalFailures: {"file descriptors", "memory", "local addresses or ports", "permission to connect", "a working DNS resolver"},
 		m.Purged:        {"partition", "event", "key", "dead"},
