@@ -8,7 +8,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/posthaste-dev/posthaste"
-	"github.com/posthaste-dev/posthaste/internal/deliver"
 	"github.com/posthaste-dev/posthaste/internal/pipeline"
 	"github.com/posthaste-dev/posthaste/internal/store"
 )
@@ -117,10 +116,6 @@ func (e *Engine) check(event Event) error {
 	if event.Traceparent != "" && !posthaste.IsTraceparent(event.Traceparent) {
 		problems = append(problems, posthaste.Problem{Field: "Traceparent", Message: "is none", Hint: "see https://www.w3.org/TR/trace-context/#traceparent-header"})
 	}
-	for i, h := range event.Headers {
-		if err := deliver.CheckHeader(h.Name, h.Value); err != nil {
-			problems = append(problems, posthaste.Problem{Field: fmt.Sprintf("Headers[%d]", i), Message: err.Error()})
-		}
-	}
+	problems = append(problems, posthaste.ValidateEventHeaders("Headers", event.Headers)...)
 	return posthaste.Invalid(problems)
 }

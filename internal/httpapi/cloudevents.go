@@ -114,7 +114,7 @@ func (s *submissionReader) ceHeader(name string, values []string) {
 		s.binary = &cloudEvent{}
 		s.binary.spell(prefixCloudEvents)
 	}
-	value := s.one(name, values, maxAttributeBytes)
+	value := s.one(name, values, posthaste.MaxAttributeBytes)
 	decoded, ok := decodeAttribute(value)
 	if !ok {
 		s.report(name, "is not UTF-8 once its percent-encoding is undone", "write a percent sign that begins no code as %25")

@@ -12,10 +12,6 @@ import (
 const (
 	// maxKeptBytes bounds what is kept of the headers that a source received.
 	maxKeptBytes = 16 << 10
-	// maxForwarded and maxForwardedBytes are the bounds that the API has for what an
-	// event has forwarded.
-	maxForwarded      = 20
-	maxForwardedBytes = 4 << 10
 )
 
 // kept returns the headers as they came, by name, with what lets its reader in
@@ -59,7 +55,7 @@ func (q *request) forwarded() (out []posthaste.Header) {
 		}
 		for _, value := range q.r.Header[name] {
 			bytes += len(name) + len(value)
-			if deliver.CheckHeader(name, value) != nil || len(out) == maxForwarded || bytes > maxForwardedBytes {
+			if posthaste.ValidateEventHeader("", name, value) != nil || len(out) == posthaste.MaxEventHeaders || bytes > posthaste.MaxEventHeaderBytes {
 				bytes -= len(name) + len(value)
 				continue
 			}

@@ -257,6 +257,9 @@ func (p *Pipeline) prepare(batch []*submission, f fate) []*submission {
 	for _, s := range batch {
 		p.unreserve(s)
 		targets, err := p.targetsOf(s)
+		if s.invalid != nil {
+			err = s.invalid
+		}
 		switch {
 		case err == nil:
 			s.targets = targets

@@ -47,6 +47,7 @@ type submission struct {
 	entry    *entry
 	together *together       // whom it is stored with; nil where it stands alone
 	refusal  error           // why it cannot be stored as things are
+	invalid  error           // why it can never be stored
 	event    posthaste.Event // with its id
 	targets  []*endpoint
 	spilled  int                    // targets that could be attempted at once, but for the room
@@ -105,6 +106,7 @@ func (p *Pipeline) AcceptAll(ctx context.Context, in []Submission) []Result {
 func newSubmission(in Submission) *submission {
 	in.Namespace = cmp.Or(in.Namespace, store.NamespaceAPI)
 	s := &submission{Submission: in, answer: make(chan Result, 1), givenUp: uptime() + acceptPatience}
+	s.invalid = posthaste.Invalid(posthaste.ValidateEventHeaders("headers", in.Event.Headers))
 	switch { // without a key it can't be taken for another event
 	case in.Event.IdempotencyKey != "":
 		s.sum, s.key = sumOf(in), keyOf(in)

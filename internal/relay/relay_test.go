@@ -307,7 +307,7 @@ func TestWhatCannotBeAcceptedIsParked(t *testing.T) {
 			}
 			for i, want := range []string{
 				`not_found: there is no tenant "nobody"`, "too_large: the payload has 101 bytes; --max-payload is 100",
-				`invalid: headers: header "Host" is set by Posthaste alone`, "idempotency_mismatch: the idempotency key was used for evt_",
+				`invalid: header "Host" cannot be forwarded: it belongs to the connection, and each one has its own`, "idempotency_mismatch: the idempotency key was used for evt_",
 			} {
 				if !strings.HasPrefix(reasons[i], want) {
 					t.Errorf("reason %d: %s, want %s", i, reasons[i], want)

@@ -118,10 +118,21 @@ func readHeaders(raw []byte) (headers []posthaste.Header, trace string, problem 
 			}
 			continue
 		}
-		if err := deliver.CheckHeader(name, value); err != nil {
-			return nil, "", &reason{posthaste.CodeInvalid, "headers: " + err.Error()}
-		}
 		headers = append(headers, posthaste.Header{Name: name, Value: value})
 	}
+	if problems := posthaste.ValidateEventHeaders("headers", headers); len(problems) > 0 {
+		p := problems[0]
+		return nil, "", &reason{posthaste.CodeInvalid, fmt.Sprintf("%s %s: %s", headerField(p.Field, headers), p.Message, p.Hint)}
+	}
 	return headers, trace, nil
+}
+
+// headerField names the header of a problem, where it is of one, instead of its place.
+func headerField(field string, headers []posthaste.Header) string {
+	for i, h := range headers {
+		if field == fmt.Sprintf("headers[%d]", i) {
+			return fmt.Sprintf("header %q", deliver.Printable(h.Name))
+		}
+	}
+	return field
 }
