@@ -271,28 +271,32 @@ func (db *DB) endpoints(ctx context.Context, on *pool, sql string, args ...any) 
 }
 
 // One statement, hence one snapshot. A tenant without endpoints to tell of is one row
-// without an endpoint. Living endpoints are read by number, changes by version; each
-// order has its index, so a page never walks over what an earlier one has read.
+// without an endpoint. Living endpoints are read by number, changes by version. The
+// conditions on ranges, where equality would do, leave the planner one way: in the order
+// of the index that begins with the tenant. Any other walks over other tenants' rows.
 const (
 	routingHead = `
 select t.routing_version, t.name, t.deleted_at, coalesce(m.no, 0), coalesce(m.version, 0), coalesce(p.routing_version, 0), t.routing_version = $2 or `
 	knownMark = `exists (select from endpoints k where k.no = $3 and k.tenant = $1 and k.version = $4 and k.routing_version = $2)
 	or exists (select from endpoint_versions k where k.endpoint = $3 and k.version = $4 and k.routing_version = $2)`
-	routingTail = `, ` + endpointColumns + `
+	routingTail = `, p.no, p.tenant, p.id, p.version, p.definition, p.paused, p.disabled, p.disabled_reason,
+	p.created_at, p.updated_at, p.deleted_at, p.uid, p.metadata, s.nos, s.sealed, s.key_ids, s.expiries
 from tenants t
 left join lateral (
 	select m.no, m.version from endpoints m
-	where m.tenant = t.no and m.routing_version = t.routing_version order by m.no limit 1) m on true
+	where m.tenant = t.no and m.routing_version >= t.routing_version order by m.routing_version, m.no limit 1) m on true
 left join lateral (
-	select * from endpoints p where p.tenant = t.no and `
-	livingRoutingSQL = routingHead + `true or $3::int4 = $4::int4` + routingTail + `p.deleted_at = 0 and p.no > $6 and $5::int8 = 0
-	order by p.no limit $7) p on true
+	select * from endpoints p where p.tenant between t.no and t.no and `
+	routingSecrets = `) p on true
+left join lateral (
+	select array_agg(s.no) as nos, array_agg(s.sealed) as sealed, array_agg(s.key_id) as key_ids, array_agg(s.expires_at) as expiries
+	from (select * from endpoint_secrets s where s.endpoint = p.no order by s.endpoint, s.no) s) s on true
 where t.no = $1
-order by p.no`
-	changedRoutingSQL = routingHead + knownMark + routingTail + `(p.routing_version, p.no) > ($5, $6)
-	order by p.routing_version, p.no limit $7) p on true
-where t.no = $1
-order by p.routing_version, p.no`
+order by `
+	livingRoutingSQL = routingHead + `true or $3::int4 = $4::int4` + routingTail + `p.deleted_at = 0 and (p.tenant, p.no) > ($1, $6) and $5::int8 = 0
+	order by p.tenant, p.no limit $7` + routingSecrets + `p.no`
+	changedRoutingSQL = routingHead + knownMark + routingTail + `(p.tenant, p.routing_version, p.no) > ($1, $5, $6)
+	order by p.tenant, p.routing_version, p.no limit $7` + routingSecrets + `p.routing_version, p.no`
 )
 
 // Routing implements store.Endpoints.

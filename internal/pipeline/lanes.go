@@ -412,14 +412,32 @@ func (ls *lanes) recall(pick func(*item) bool) (items []*item) {
 	return items
 }
 
-// resize gives the lanes the slots that their endpoints have now.
+// resizeStep bounds the lanes that are resized under one hold of the lock.
+const resizeStep = 256
+
+// resize gives the lanes the slots that their endpoints have now. With many lanes it
+// takes a while, and everything under way needs the lock.
 func (ls *lanes) resize(slotsOf func(store.EndpointNo) int) {
 	ls.mu.Lock()
-	for no, l := range ls.byNo {
-		l.slots = slotsOf(no)
-		ls.take(l)
+	all := make([]store.EndpointNo, 0, len(ls.byNo))
+	for no := range ls.byNo {
+		all = append(all, no)
 	}
-	ls.startAndUnlock()
+	ls.mu.Unlock()
+	slots := make([]int, resizeStep)
+	for step := range slices.Chunk(all, resizeStep) {
+		for i, no := range step {
+			slots[i] = slotsOf(no)
+		}
+		ls.mu.Lock()
+		for i, no := range step {
+			if l := ls.byNo[no]; l != nil {
+				l.slots = slots[i]
+				ls.take(l)
+			}
+		}
+		ls.startAndUnlock()
+	}
 }
 
 // remaining lists the leases that are still held in memory.

@@ -163,6 +163,7 @@ type Pipeline struct {
 	claimsLost    atomic.Int64 // claims whose answer did not come, since the last audit began
 	lookAfresh    atomic.Bool  // what is under looking is to be forgotten
 	looking       sync.Mutex
+	lookedAt      store.EndpointNo                // under looking: where the last look stopped
 	hinted        map[store.EndpointNo]hint       // under looking: what was said to others who may attempt
 	nextExpiry    map[store.EndpointNo]time.Time  // under looking: when a closed endpoint is walked next
 	expiryWalks   map[store.EndpointNo]expiryWalk // under looking: walks that go on

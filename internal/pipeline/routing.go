@@ -24,6 +24,7 @@ type routing struct {
 	stopping context.Context //nolint:containedctx // ends loads
 	spawn    func(func())
 	pages    chan struct{} // a token for each page that may be read at once
+	timeout  time.Duration // of a page
 
 	mu      sync.RWMutex
 	tenants map[store.TenantNo]*routes
@@ -51,7 +52,7 @@ const tombstoneMemory = 4 * maxLaneWait
 func newRouting(s store.Store, log *slog.Logger, prepare func(store.EndpointRow) *endpoint) *routing {
 	return &routing{
 		store: s, log: log, prepare: prepare, changed: func(_, _ *endpoint) {},
-		stopping: context.Background(), spawn: func(f func()) { go f() }, pages: make(chan struct{}, pagesAtOnce),
+		stopping: context.Background(), spawn: func(f func()) { go f() }, pages: make(chan struct{}, pagesAtOnce), timeout: routingTimeout,
 		tenants: map[store.TenantNo]*routes{}, byNo: map[store.EndpointNo]*endpoint{},
 		names: map[string]store.TenantRow{}, named: map[store.TenantNo]string{}, known: newRotation(),
 		loads: map[store.TenantNo]*tenantLoad{}, owners: map[store.EndpointNo]store.TenantNo{}, partial: map[store.TenantNo]*building{},

@@ -53,7 +53,7 @@ type building struct {
 	begun     bool
 	next      store.RoutingCursor
 	endpoints []*endpoint
-	limit     int
+	size      pageSize
 }
 
 // loadOf returns the load of a tenant, started if need be. r.mu is held.
@@ -202,17 +202,25 @@ func (r *routing) gaveUp(tenant store.TenantNo, err error) error {
 	return nil
 }
 
+// pageSize is how many endpoints a load asks for at once.
+type pageSize struct {
+	now  int
+	most int // below every size that met the time limit
+}
+
+func newPageSize() pageSize { return pageSize{now: firstPage, most: maxPage} }
+
 // page reads a page. One that met its time limit is asked for again at a fourth of its
-// size, until it is a single endpoint.
-func (r *routing) page(p store.RoutingParams, limit *int) (store.Routing, error) {
+// size, until it is a single endpoint, and no later one is as large.
+func (r *routing) page(p store.RoutingParams, size *pageSize) (store.Routing, error) {
 	for {
 		select {
 		case r.pages <- struct{}{}:
 		case <-r.stopping.Done():
 			return store.Routing{}, errStopping
 		}
-		p.Limit = *limit
-		call, cancel := context.WithTimeout(r.stopping, routingTimeout)
+		p.Limit = size.now
+		call, cancel := context.WithTimeout(r.stopping, r.timeout)
 		began := uptime()
 		got, err := r.store.Routing(call, p)
 		took := uptime() - began
@@ -220,17 +228,17 @@ func (r *routing) page(p store.RoutingParams, limit *int) (store.Routing, error)
 		<-r.pages
 		switch {
 		case err == nil:
-			switch full := len(got.Endpoints) == *limit; {
+			switch full := len(got.Endpoints) == size.now; {
 			case full && took < pageTime/2:
-				*limit = min(*limit*2, maxPage)
+				size.now = min(size.now*2, size.most)
 			case took > pageTime:
-				*limit = max(1, *limit/2)
+				size.now = max(1, size.now/2)
 			}
 			return got, nil
-		case !errors.Is(err, store.ErrUnavailable) || took < routingTimeout/2 || *limit == 1 || r.stopping.Err() != nil:
+		case !errors.Is(err, store.ErrUnavailable) || took < r.timeout/2 || size.now == 1 || r.stopping.Err() != nil:
 			return got, err
 		}
-		*limit = max(1, *limit/4)
+		size.most, size.now = max(1, size.now/2), max(1, size.now/4)
 	}
 }
 
@@ -241,12 +249,12 @@ func (r *routing) loadWhole(tenant store.TenantNo) (_ *routes, complete bool, _ 
 	r.mu.Lock()
 	b := r.partial[tenant]
 	if b == nil {
-		b = &building{limit: firstPage}
+		b = &building{size: newPageSize()}
 		r.partial[tenant] = b
 	}
 	r.mu.Unlock()
 	for !b.begun || b.next != (store.RoutingCursor{}) {
-		got, err := r.page(store.RoutingParams{Tenant: tenant, After: b.next}, &b.limit)
+		got, err := r.page(store.RoutingParams{Tenant: tenant, After: b.next}, &b.size)
 		if err != nil {
 			return nil, false, err
 		}
@@ -269,11 +277,11 @@ func (r *routing) loadWhole(tenant store.TenantNo) (_ *routes, complete bool, _ 
 // loadChanges applies what changed since the routes' mark. It reports whether the
 // database does not know that mark.
 func (r *routing) loadChanges(known *routes) (unknown bool, err error) {
-	limit := firstPage
+	size := newPageSize()
 	mark, _ := known.state()
 	p := store.RoutingParams{Tenant: known.tenant, Since: mark}
 	for {
-		got, err := r.page(p, &limit)
+		got, err := r.page(p, &size)
 		if err != nil || got.Unknown || got.Name != known.name {
 			return err == nil, err
 		}

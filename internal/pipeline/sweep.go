@@ -1,8 +1,10 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -122,16 +124,24 @@ func (p *Pipeline) look(ctx context.Context) error {
 	}
 	now := p.clock.Now()
 	var failed error
-	for _, d := range due {
+	for _, d := range after(due, p.lookedAt) {
 		err := p.lookAt(call, d, now)
 		if err != nil && call.Err() != nil {
-			return err
+			return err // the next look goes on with this one
 		}
+		p.lookedAt = d.Endpoint
 		if err != nil { // perhaps of this one alone: it must not hold up the others
 			failed = err
 		}
 	}
 	return failed
+}
+
+// after returns endpoints in the order of a look that goes on where the last one
+// stopped: those with a higher number first. They are sorted by number.
+func after(due []store.EndpointDue, last store.EndpointNo) []store.EndpointDue {
+	at, _ := slices.BinarySearchFunc(due, last+1, func(d store.EndpointDue, no store.EndpointNo) int { return cmp.Compare(d.Endpoint, no) })
+	return slices.Concat(due[at:], due[:at])
 }
 
 // lookAt does so for one endpoint.
