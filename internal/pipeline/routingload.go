@@ -285,6 +285,12 @@ func (r *routing) loadChanges(known *routes) (unknown bool, err error) {
 		if err != nil || got.Unknown || got.Name != known.name {
 			return err == nil, err
 		}
+		if !got.DeletedAt.IsZero() { // and all endpoints with it
+			next := newRoutes(known.tenant, known.name)
+			next.reach(got.Mark, got.DeletedAt)
+			r.replace(next, nil)
+			return false, nil
+		}
 		r.apply(known, got.Endpoints)
 		if p.After = got.Next; p.After == (store.RoutingCursor{}) {
 			known.reach(got.Mark, got.DeletedAt)
