@@ -34,156 +34,158 @@ func paramsOf(lists ...[]param) (all []param) {
 
 var (
 	acceptEventOperation = operation{
-		tag: "Events", summary: "Accept an event",
-		text: "Answers 202 once the event and its deliveries are committed to disk. Repeat a request that was answered with 503 or not at all " +
-			"with the same Idempotency-Key: it is stored once. 200 says that it had been stored before. " +
+		tag: "Events", summary: "Send an event",
+		text: "Returns 202 after the event and its deliveries are committed to disk. If a request gets 503 or no answer, repeat it " +
+			"with the same Idempotency-Key: the event is stored once. 200 means that it was stored before. " +
 			"An unknown header that begins with Posthaste- is refused. " +
-			"CloudEvents 1.0 are understood in binary mode (ce- headers) and in structured mode (application/cloudevents+json): the attributes id, source, " +
-			"specversion and type are required, time, subject, dataschema and datacontenttype have to be as the specification says, and the event is delivered in the mode that it came in, with the very bytes of its body. " +
-			"Its idempotency key is its source, a space and its id, or sha256: and the SHA-256 of that in hex where it is longer than 255 bytes.",
+			"CloudEvents 1.0 are accepted in binary mode (ce- headers) and in structured mode (application/cloudevents+json). The attributes id, source, " +
+			"specversion and type are required; time, subject, dataschema and datacontenttype must follow the specification. The event is delivered in the mode in which it was sent, with its body unchanged. " +
+			"The idempotency key of a CloudEvent is its source, a space and its id, or sha256: and the SHA-256 of that in hex if it is longer than 255 bytes. " +
+			"The binary and the structured form of one event are the same event if they have the same data.",
 		params: []param{
-			{name: "type", text: "The event's type, where the header is not given"},
-			{name: headerEventType, in: "header", text: "The event's type: 1 to 128 of a-z A-Z 0-9 . _ - / :"},
-			{name: headerIdempotencyKey, in: "header", text: "1 to 255 bytes. A second event with it is not stored"},
-			{name: headerEndpoint, in: "header", text: "Only to these endpoints, by their ids or your own as uid:MINE, whatever they subscribe to", repeats: true},
-			{name: prefixForward + "*", in: "header", text: "Sent on with each delivery, under the name that follows the prefix: Posthaste-Forward-X-Trace: abc becomes X-Trace: abc. " +
-				"20 headers and 4 KiB at most; none that belongs to the connection (Host, Transfer-Encoding …), Content-*, Authorization, Cookie, webhook-*, posthaste-* or ce-*", repeats: true},
-			{name: headerOrderKey, in: "header", text: "1 to 255 bytes, kept with the event"},
-			{name: "Content-Encoding", in: "header", text: "Kept, and sent on"},
-			{name: "traceparent", in: "header", text: "W3C Trace Context: kept, and sent on. One that is not valid is ignored; the extension of that name of a CloudEvent goes before it"},
-			{name: "ce-id", in: "header", text: "Of a CloudEvent in binary mode: required there, as are ce-source, ce-specversion and ce-type. All ce- headers are sent on"},
+			{name: "type", text: "Event type, if the header is not given"},
+			{name: headerEventType, in: "header", text: "Event type: 1 to 128 of a-z A-Z 0-9 . _ - / :"},
+			{name: headerIdempotencyKey, in: "header", text: "1 to 255 bytes. A second event with the same key is not stored"},
+			{name: headerEndpoint, in: "header", text: "Deliver to these endpoints only, whatever they subscribe to: ids, or your own as uid:MINE", repeats: true},
+			{name: prefixForward + "*", in: "header", text: "Header for receivers, without the prefix: Posthaste-Forward-X-Trace: abc becomes X-Trace: abc. " +
+				"At most 20 headers and 4 KiB; not those of the connection (Host, Transfer-Encoding …), Content-*, Authorization, Cookie, webhook-*, posthaste-* or ce-*", repeats: true},
+			{name: headerOrderKey, in: "header", text: "1 to 255 bytes, stored with the event"},
+			{name: "Content-Encoding", in: "header", text: "Stored and sent to receivers"},
+			{name: "traceparent", in: "header", text: "W3C Trace Context, stored and sent to receivers. An invalid one is ignored. A CloudEvent's extension of that name wins"},
+			{name: "ce-id", in: "header", text: "Id of a CloudEvent in binary mode; required with ce-source, ce-specversion and ce-type. All ce- headers are sent to receivers"},
 			{name: "ce-source", in: "header", text: "A URI reference"},
 			{name: "ce-specversion", in: "header", text: "1.0"},
-			{name: "ce-type", in: "header", text: "The event's type. Where it is also given in another place, the two have to agree"},
+			{name: "ce-type", in: "header", text: "Event type. It must agree with a type given elsewhere in the request"},
 		},
 		rawBody: true, status: 202, also: 200, out: receiptBody{},
 		codes: []posthaste.Code{posthaste.CodeIdempotencyMismatch, posthaste.CodeOverloaded},
 	}
 	acceptBatchOperation = operation{
-		tag: "Events", summary: "Accept a batch of events",
-		text: "Lines stand alone: each is answered as if it had come by itself, and one that is wrong harms no other. All that are accepted are one commit, " +
-			"and are on disk when the answer comes. Results are in the order of the lines; blank lines are skipped and have none. " +
-			"An answer other than 200 means that no line is known to be accepted; 503 is one, where none could be taken at the moment.",
-		params: []param{{name: "traceparent", in: "header", text: "W3C Trace Context: of each line that has none of its own"}},
+		tag: "Events", summary: "Send a batch of events",
+		text: "Each line is accepted or refused on its own. Accepted lines are on disk when the answer arrives. " +
+			"Results are in the order of the lines; blank lines are skipped. " +
+			"Any status other than 200, such as 503, means that no line is known to be accepted.",
+		params: []param{{name: "traceparent", in: "header", text: "W3C Trace Context for lines without their own"}},
 		in:     batchLine{}, required: []string{"type"}, inType: "application/x-ndjson", inAlso: mediaBatched,
-		inText: "JSON in lines, 1,000 lines and 8 MiB at most; the schema is a line's. Or, as application/cloudevents-batch+json, an array of CloudEvents, " +
-			"each of which is delivered as application/cloudevents+json, as it stands in the array.",
+		inText: "One JSON object a line, at most 1,000 lines and 8 MiB; the schema is that of a line. Or an array of CloudEvents as application/cloudevents-batch+json; " +
+			"each is delivered as application/cloudevents+json, unchanged.",
 		status: 200, out: batchBody{}, codes: []posthaste.Code{posthaste.CodeOverloaded},
 	}
 	listEventsOperation = operation{
 		tag: "Events", summary: "List events", status: 200, out: page[eventBody]{},
 		params: paramsOf([]param{
-			typeParam, {name: "source", text: "Where it came in: api, or the id of a source"}, {name: "idempotency_key", text: "The key it came with"},
-			{name: "parent", text: "The id of the event that caused it"},
+			typeParam, {name: "source", text: "Origin: api, or the id of a source"}, {name: "idempotency_key", text: "Idempotency key of the event"},
+			{name: "parent", text: "Id of the event from which the events were made"},
 		}, timeParams, pageParams),
 	}
-	readEventOperation   = operation{tag: "Events", summary: "Read an event", status: 200, out: eventBody{}}
-	readPayloadOperation = operation{tag: "Events", summary: "Read an event's payload", text: "The very bytes that were accepted, with their content type; their content encoding is in Posthaste-Content-Encoding.", status: 200, outType: "*/*"}
-	resendEventOperation = operation{tag: "Events", summary: "Send an event once more", text: "Makes a new delivery with the same webhook-id.", in: resendRequest{}, required: []string{"endpoint_id"}, status: 201, out: deliveryBody{}, codes: []posthaste.Code{posthaste.CodeEndpointDeleted, posthaste.CodeExpiredEvent}}
+	readEventOperation   = operation{tag: "Events", summary: "Retrieve an event", status: 200, out: eventBody{}}
+	readPayloadOperation = operation{tag: "Events", summary: "Retrieve an event's payload", text: "Returns the accepted bytes with their content type. Their content encoding is in the header Posthaste-Content-Encoding.", status: 200, outType: "*/*"}
+	resendEventOperation = operation{tag: "Events", summary: "Resend an event", text: "Creates a new delivery with the same webhook-id.", in: resendRequest{}, required: []string{"endpoint_id"}, status: 201, out: deliveryBody{}, codes: []posthaste.Code{posthaste.CodeEndpointDeleted, posthaste.CodeExpiredEvent}}
 
 	changeCodes = []posthaste.Code{posthaste.CodeConflict, posthaste.CodePreconditionFailed}
 	matchCodes  = []posthaste.Code{posthaste.CodePreconditionFailed}
 
-	createEndpointOperation = operation{tag: "Endpoints", summary: "Make an endpoint", text: "The answer shows the secret, this once.", in: createEndpointRequest{}, required: []string{"url"}, status: 201, out: endpointBody{}, codes: []posthaste.Code{posthaste.CodeConflict}}
+	createEndpointOperation = operation{tag: "Endpoints", summary: "Create an endpoint", text: "The answer contains the signing secret. It is not shown again. To be able to repeat the request, use PUT to uid:MINE.", in: createEndpointRequest{}, required: []string{"url"}, status: 201, out: endpointBody{}, codes: []posthaste.Code{posthaste.CodeConflict}}
 	listEndpointsOperation  = operation{tag: "Endpoints", summary: "List endpoints", params: paramsOf([]param{deletedParam}, pageParams), status: 200, out: page[endpointBody]{}}
-	readEndpointOperation   = operation{tag: "Endpoints", summary: "Read an endpoint", text: "By its id, or by your own as uid:MINE. A deleted one can be read by its id.", params: matchParams, status: 200, out: endpointBody{}, codes: matchCodes}
+	readEndpointOperation   = operation{tag: "Endpoints", summary: "Retrieve an endpoint", text: "By id, or by your own id as uid:MINE. A deleted endpoint can be retrieved by id.", params: matchParams, status: 200, out: endpointBody{}, codes: matchCodes}
 	putEndpointOperation    = operation{
-		tag: "Endpoints", summary: "Make or replace an endpoint",
-		text: "PUT to uid:MINE makes the endpoint of your own id and answers 201 with its secret, or replaces what you wrote of one that exists and answers 200. " +
-			"The same request again changes nothing, and requests at once make one endpoint. What is left out has its default, but for enabled and secret; a pause stays. " +
-			"PUT to an id only replaces.",
+		tag: "Endpoints", summary: "Create or replace an endpoint",
+		text: "PUT to uid:MINE creates the endpoint with your own id and returns 201 with its secret, or replaces the definition of an existing one and returns 200. " +
+			"Repeating a request changes nothing, and concurrent requests create one endpoint. Fields that are left out get their defaults, except enabled and secret; a pause stays. " +
+			"The secret is in the 201 answer only. If that answer is lost, POST to rotate-secret with \"overlap\":\"0s\" returns a new one. To not depend on the answer, choose the secret and send it with each PUT. " +
+			"PUT to an id replaces only.",
 		params: putParams, in: putEndpointRequest{}, required: []string{"url"}, status: 200, also: 201, out: endpointBody{}, codes: changeCodes,
 	}
-	patchEndpointOperation  = operation{tag: "Endpoints", summary: "Change an endpoint", text: "A JSON Merge Patch: what is left out stays, null goes back to the default. A change of nothing makes no new version.", params: matchParams, in: patchEndpointRequest{}, status: 200, out: endpointBody{}, codes: changeCodes}
-	deleteEndpointOperation = operation{tag: "Endpoints", summary: "Delete an endpoint", text: "What waits for it ends dead; its history stays readable, and its uid is free again.", params: matchParams, status: 204, codes: matchCodes}
-	pauseEndpointOperation  = operation{tag: "Endpoints", summary: "Pause an endpoint", text: "Its deliveries are made and wait.", params: matchParams, status: 200, out: endpointBody{}, codes: changeCodes}
+	patchEndpointOperation  = operation{tag: "Endpoints", summary: "Update an endpoint", text: "JSON Merge Patch: fields that are left out stay, null restores the default. A patch without a change creates no new version.", params: matchParams, in: patchEndpointRequest{}, status: 200, out: endpointBody{}, codes: changeCodes}
+	deleteEndpointOperation = operation{tag: "Endpoints", summary: "Delete an endpoint", text: "Waiting deliveries end dead. The history stays readable, and the uid can be used again.", params: matchParams, status: 204, codes: matchCodes}
+	pauseEndpointOperation  = operation{tag: "Endpoints", summary: "Pause an endpoint", text: "Events still create deliveries, which wait until the endpoint is resumed.", params: matchParams, status: 200, out: endpointBody{}, codes: changeCodes}
 	resumeEndpointOperation = operation{tag: "Endpoints", summary: "Resume an endpoint", params: matchParams, status: 200, out: endpointBody{}, codes: changeCodes}
 	rotateSecretOperation   = operation{
-		tag: "Endpoints", summary: "Replace an endpoint's secret",
-		text: "The answer shows the new secret, this once. Until the overlap ends each delivery is signed with both, the new one first: scheme standard then has two signatures " +
-			"separated by a space, of which a receiver accepts either; scheme hex has two separated by a comma. An attempt that begins when the overlap has ended is signed with the new one alone. " +
-			"5 secrets at most sign at once.",
+		tag: "Endpoints", summary: "Rotate an endpoint's secret",
+		text: "The answer contains the new secret. It is not shown again. During the overlap each delivery carries two signatures, the new one first: separated by a space " +
+			"in the scheme standard, by a comma in the scheme hex. A receiver accepts either. Attempts that begin after the overlap are signed with the new secret alone. " +
+			"At most 5 secrets sign at once.",
 		params: matchParams, in: rotateRequest{}, status: 200, out: endpointBody{}, codes: changeCodes,
 	}
-	testEndpointOperation = operation{tag: "Endpoints", summary: "Send a test event", text: "To this endpoint alone, whatever it subscribes to.", params: matchParams, in: testRequest{}, status: 202, out: receiptBody{}, codes: []posthaste.Code{posthaste.CodeOverloaded, posthaste.CodePreconditionFailed}}
+	testEndpointOperation = operation{tag: "Endpoints", summary: "Send a test event", text: "Sends an event to this endpoint only, whatever it subscribes to.", params: matchParams, in: testRequest{}, status: 202, out: receiptBody{}, codes: []posthaste.Code{posthaste.CodeOverloaded, posthaste.CodePreconditionFailed}}
 
 	createSourceOperation = operation{
-		tag: "Sources", summary: "Make a source", text: "The answer has the path that the provider sends to: all methods, no key, up to max_body_bytes. " +
-			"A delivery that its provider's signature vouches for is stored as an event like any other, of a type such as stripe.invoice.paid, and then answered as the provider expects it; " +
-			"the same delivery again is answered the same and stored once. One that cannot be verified is answered with 401 and kept as a rejection.",
+		tag: "Sources", summary: "Create a source", text: "The answer contains the path for the provider's webhooks: any method, no key, up to max_body_bytes. " +
+			"A webhook with a valid signature is stored as an event, with a type such as stripe.invoice.paid, and answered as the provider expects. " +
+			"A repeated webhook gets the same answer and is stored once. A webhook that cannot be verified gets 401 and is recorded as a rejection.",
 		in: sourceRequest{}, required: []string{"provider"}, status: 201, out: sourceBody{}, codes: []posthaste.Code{posthaste.CodeConflict},
 	}
 	listSourcesOperation = operation{tag: "Sources", summary: "List sources", params: pageParams, status: 200, out: page[sourceBody]{}}
-	readSourceOperation  = operation{tag: "Sources", summary: "Read a source", text: "By its id, or by your own as uid:MINE.", params: matchParams, status: 200, out: sourceBody{}, codes: matchCodes}
+	readSourceOperation  = operation{tag: "Sources", summary: "Retrieve a source", text: "By id, or by your own id as uid:MINE.", params: matchParams, status: 200, out: sourceBody{}, codes: matchCodes}
 	putSourceOperation   = operation{
-		tag: "Sources", summary: "Make or replace a source",
-		text:   "PUT to uid:MINE makes the source of your own id, or replaces what you wrote of one that exists. The same request again changes nothing. PUT to an id only replaces.",
+		tag: "Sources", summary: "Create or replace a source",
+		text:   "PUT to uid:MINE creates the source with your own id, or replaces the definition of an existing one. Repeating a request changes nothing. PUT to an id replaces only.",
 		params: putParams, in: sourceRequest{}, required: []string{"provider"}, status: 200, also: 201, out: sourceBody{}, codes: changeCodes,
 	}
 	patchSourceOperation = operation{
-		tag: "Sources", summary: "Change a source",
-		text:   "A JSON Merge Patch: what is left out stays, the secrets too. To replace a secret without losing a delivery, give both, and later the new one alone. A change holds within 2 s on every replica.",
+		tag: "Sources", summary: "Update a source",
+		text:   "JSON Merge Patch: fields that are left out stay, including the secrets. To replace a secret without rejecting webhooks, set both, and later the new one alone. A change takes effect within 2 s on every replica.",
 		params: matchParams, in: sourceRequest{}, status: 200, out: sourceBody{}, codes: changeCodes,
 	}
-	deleteSourceOperation   = operation{tag: "Sources", summary: "Delete a source", text: "Its path is unknown from then on, and its rejections go with it; the events that came through it stay.", params: matchParams, status: 204, codes: matchCodes}
-	listRejectionsOperation = operation{tag: "Sources", summary: "List what a source rejected", text: "The newest 100 deliveries that could not be verified, each with a diagnosis. Of many in one second some are kept.", params: pageParams, status: 200, out: page[rejectionBody]{}}
+	deleteSourceOperation   = operation{tag: "Sources", summary: "Delete a source", text: "Its path returns 404 from then on. Its rejections are deleted; its events stay.", params: matchParams, status: 204, codes: matchCodes}
+	listRejectionsOperation = operation{tag: "Sources", summary: "List a source's rejections", text: "The newest 100 webhooks that could not be verified, each with a diagnosis. At most five a second are recorded.", params: pageParams, status: 200, out: page[rejectionBody]{}}
 
 	listDeliveriesOperation = operation{
 		tag: "Deliveries", summary: "List deliveries", status: 200, out: page[deliveryBody]{},
 		params: paramsOf([]param{
-			{name: "status", text: "Where they stand", schema: huma.Schema{Type: huma.TypeString, Enum: []any{"pending", "delivering", "delivered", "dead"}}},
-			{name: "endpoint_id", text: "Of this endpoint: its id, or your own as uid:MINE"}, {name: "event_id", text: "Of this event"}, typeParam,
+			{name: "status", text: "Status of the delivery", schema: huma.Schema{Type: huma.TypeString, Enum: []any{"pending", "delivering", "delivered", "dead"}}},
+			{name: "endpoint_id", text: "Id of the endpoint, or your own as uid:MINE"}, {name: "event_id", text: "Id of the event"}, typeParam,
 		}, timeParams, pageParams),
 	}
-	readDeliveryOperation   = operation{tag: "Deliveries", summary: "Read a delivery with its attempts", status: 200, out: deliveryBody{}}
+	readDeliveryOperation   = operation{tag: "Deliveries", summary: "Retrieve a delivery with its attempts", status: 200, out: deliveryBody{}}
 	replayDeliveryOperation = operation{
-		tag: "Deliveries", summary: "Replay a dead delivery", text: "Starts a new run: schedule and deadline begin anew, attempt numbers go on.",
+		tag: "Deliveries", summary: "Replay a dead delivery", text: "Starts a new run: the retry schedule and the deadline restart, attempt numbers continue.",
 		status: 200, out: replayBody{},
 		codes: []posthaste.Code{posthaste.CodeNotDead, posthaste.CodeEndpointDeleted, posthaste.CodeExpiredEvent, posthaste.CodeUnreadable, posthaste.CodeTooLarge},
 	}
 
 	skipDeliveryOperation = operation{
 		tag: "Deliveries", summary: "Skip a pending delivery",
-		text:   "Ends it unsent: dead, reason skipped. Where an endpoint is ordered, what waits behind it follows. An attempt that is under way ends, and changes nothing any more unless it succeeds before this.",
+		text:   "Ends the delivery without sending it: status dead, reason skipped. On an ordered endpoint the next delivery follows. An attempt under way has no effect unless it succeeds first.",
 		status: 200, out: skipBody{}, codes: []posthaste.Code{posthaste.CodeNotPending, posthaste.CodeUnreadable, posthaste.CodeTooLarge},
 	}
 
 	streamOperation = operation{
-		tag: "Stream", summary: "Follow what becomes of events, live",
-		text: "Server-sent events, until you close the connection. event is what happened, data a JSON object of tenant, delivery_id, event_id, endpoint_id, type, correlation_id and at " +
-			"(those that there are; endpoint.gate has gate, the endpoint's gate as the endpoint shows it). id is opaque: with it in Last-Event-ID a later request goes on after that event, without gap and without repetition, " +
-			"on any replica, for 24 hours. An event stream.reset says that events may be missing, since the id is older than that or unknown; the stream then goes on from the present. " +
-			"A comment comes every 15 seconds, with a new id. A client that does not read is disconnected, and can go on where it was.",
+		tag: "Stream", summary: "Stream changes",
+		text: "Server-sent events until you close the connection. event is what happened; data is a JSON object with tenant, delivery_id, event_id, endpoint_id, type, correlation_id and at " +
+			"(where they apply; endpoint.gate has gate, the endpoint's gate as the endpoint shows it). id is opaque. A request with it in Last-Event-ID continues after that event on any replica, without gaps or repetitions, for 24 hours. " +
+			"An event stream.reset means that events may be missing, because the id is older or unknown; the stream continues from the present. " +
+			"A comment is sent every 15 seconds, with a new id. A client that does not read is disconnected and can resume.",
 		params: []param{
-			{name: "types", text: "What to be told of, separated by commas: event.accepted, delivery.delivered, delivery.dead, endpoint.gate. Everything where it is left out"},
-			{name: "last_event_id", text: "Instead of the header, which a browser can't set on its first request"},
-			{name: headerLastEventID, in: "header", text: "The id of the last event that you saw. It wins over last_event_id"},
+			{name: "types", text: "Changes to include, separated by commas: event.accepted, delivery.delivered, delivery.dead, endpoint.gate. Default: all"},
+			{name: "last_event_id", text: "The same as the header, which a browser cannot set on its first request"},
+			{name: headerLastEventID, in: "header", text: "Id of the last event received. It wins over last_event_id"},
 		},
 		status: 200, outType: "text/event-stream", codes: []posthaste.Code{posthaste.CodeInvalid, posthaste.CodeUnavailable},
 	}
 
 	tenantCodes = append([]posthaste.Code{posthaste.CodeInvalid, posthaste.CodeNotFound}, changeCodes...)
 
-	createTenantOperation = operation{tag: "Tenants", summary: "Make a tenant", in: tenantRequest{}, required: []string{"name"}, status: 201, out: tenantBody{}, codes: []posthaste.Code{posthaste.CodeConflict}}
+	createTenantOperation = operation{tag: "Tenants", summary: "Create a tenant", in: tenantRequest{}, required: []string{"name"}, status: 201, out: tenantBody{}, codes: []posthaste.Code{posthaste.CodeConflict}}
 	listTenantsOperation  = operation{tag: "Tenants", summary: "List tenants", params: paramsOf([]param{deletedParam}, pageParams), status: 200, out: page[tenantBody]{}, codes: []posthaste.Code{posthaste.CodeInvalid}}
-	readTenantOperation   = operation{tag: "Tenants", summary: "Read a tenant", text: "By its name, or by your own id for it as uid:MINE. A deleted one can be read by its name.", params: matchParams, status: 200, out: tenantBody{}, codes: append([]posthaste.Code{posthaste.CodeInvalid, posthaste.CodeNotFound}, matchCodes...)}
+	readTenantOperation   = operation{tag: "Tenants", summary: "Retrieve a tenant", text: "By name, or by your own id as uid:MINE. A deleted tenant can be retrieved by name.", params: matchParams, status: 200, out: tenantBody{}, codes: append([]posthaste.Code{posthaste.CodeInvalid, posthaste.CodeNotFound}, matchCodes...)}
 	putTenantOperation    = operation{
-		tag: "Tenants", summary: "Make or replace a tenant",
-		text:   "PUT to uid:MINE makes the tenant of your own id, for which it needs a name, or replaces the metadata of one that exists. The same request again changes nothing. PUT to a name only replaces.",
+		tag: "Tenants", summary: "Create or replace a tenant",
+		text:   "PUT to uid:MINE creates the tenant with your own id, which needs a name, or replaces the metadata of an existing one. Repeating a request changes nothing. PUT to a name replaces only.",
 		params: putParams, in: tenantRequest{}, status: 200, also: 201, out: tenantBody{}, codes: tenantCodes,
 	}
-	patchTenantOperation  = operation{tag: "Tenants", summary: "Change a tenant", text: "A JSON Merge Patch of uid and metadata; the name never changes.", params: matchParams, in: tenantRequest{}, status: 200, out: tenantBody{}, codes: tenantCodes}
+	patchTenantOperation  = operation{tag: "Tenants", summary: "Update a tenant", text: "JSON Merge Patch of uid and metadata. The name never changes.", params: matchParams, in: tenantRequest{}, status: 200, out: tenantBody{}, codes: tenantCodes}
 	deleteTenantOperation = operation{
 		tag: "Tenants", summary: "Delete a tenant",
-		text: "Its endpoints are deleted with it, and what waits for them ends dead. From then on an event or an endpoint for it is answered with 404, within 2 s on every replica. " +
-			"An admin key that names it in Posthaste-Tenant still reads its history; its name is not given to another. The tenants default and operator cannot be deleted.",
+		text: "Deletes its endpoints too; their waiting deliveries end dead. Within 2 s every replica answers requests for the tenant with 404. " +
+			"An admin key that names it in Posthaste-Tenant can still read its history. The name cannot be used again. The tenants default and operator cannot be deleted.",
 		params: matchParams, status: 204, codes: tenantCodes,
 	}
 
-	liveOperation    = operation{tag: "Operations", summary: "Does the process answer?", status: 200, out: healthBody{}}
-	readyOperation   = operation{tag: "Operations", summary: "Can events be accepted and delivered here now?", status: 200, out: readyBody{}, codes: []posthaste.Code{posthaste.CodeUnavailable}}
-	metricsOperation = operation{tag: "Operations", summary: "Metrics in the Prometheus text format", status: 200, outType: "text/plain"}
-	openAPIOperation = operation{tag: "Operations", summary: "This document", status: 200, outType: "application/json"}
-	docsOperation    = operation{tag: "Operations", summary: "This document, to be read", status: 200, outType: "text/html"}
-	homeOperation    = operation{tag: "Operations", summary: "What this is", status: 200, out: homeBody{}}
+	liveOperation    = operation{tag: "Operations", summary: "Check liveness", text: "Returns 200 while the process answers, also while it waits for the database.", status: 200, out: healthBody{}}
+	readyOperation   = operation{tag: "Operations", summary: "Check readiness", text: "Returns 200 if this replica can accept, deliver and relay events now; else 503 with what is awaited.", status: 200, out: readyBody{}, codes: []posthaste.Code{posthaste.CodeUnavailable}}
+	metricsOperation = operation{tag: "Operations", summary: "Retrieve metrics", text: "In the Prometheus text format.", status: 200, outType: "text/plain"}
+	openAPIOperation = operation{tag: "Operations", summary: "OpenAPI document", status: 200, outType: "application/json"}
+	docsOperation    = operation{tag: "Operations", summary: "API reference in HTML", status: 200, outType: "text/html"}
+	homeOperation    = operation{tag: "Operations", summary: "Service information", status: 200, out: homeBody{}}
 )

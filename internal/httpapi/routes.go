@@ -159,11 +159,30 @@ func (a *api) serve(w http.ResponseWriter, r *http.Request, methods map[string]*
 	c.route = rt
 	err := a.admit(c, rt.access)
 	if err == nil {
+		err = c.checkKey()
+	}
+	if err == nil {
 		err = rt.handle(c)
 	}
 	if err != nil {
 		c.refuse(err)
 	}
+}
+
+// checkKey refuses an idempotency key where the request would not be deduplicated by it.
+func (c *call) checkKey() error {
+	if c.r.Method != http.MethodPost || strings.HasPrefix(c.route.path, "/v1/events") && !strings.HasSuffix(c.route.path, "/resend") ||
+		len(c.r.Header[headerIdempotencyKey]) == 0 {
+		return nil // events know what to do with one
+	}
+	hint := "leave the header out"
+	switch c.route.path {
+	case "/v1/endpoints", "/v1/sources", "/v1/tenants":
+		hint = "leave the header out; to create an object that a repeated request does not create twice, PUT to " + c.route.path + "/uid: and an id of your own"
+	}
+	return posthaste.Invalid([]posthaste.Problem{{
+		Field: headerIdempotencyKey, Message: "is not supported for this request", Hint: hint, Code: posthaste.CodeUnsupported,
+	}})
 }
 
 // admit finds out who sends the request and which tenant it is for. An unknown
