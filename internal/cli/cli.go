@@ -36,22 +36,22 @@ type Streams struct {
 
 // grammar is the command line as kong reads it.
 type grammar struct {
-	Serve      serveCommand      `cmd:"" help:"Run the engine: accept events over HTTP and deliver them."`
-	Quickstart quickstartCommand `cmd:"" help:"Try it out: run an engine and a receiver together, and print commands to paste."`
-	Receiver   receiverCommand   `cmd:"" help:"Run an endpoint that prints what arrives and verifies its signature."`
+	Serve      serveCommand      `cmd:"" help:"Run the server: accept events over HTTP and deliver them to endpoints."`
+	Quickstart quickstartCommand `cmd:"" help:"Run a server and a receiver together, and print commands to try."`
+	Receiver   receiverCommand   `cmd:"" help:"Run a receiver that prints requests and verifies their signatures."`
 	Send       sendCommand       `cmd:"" help:"Send an event."`
-	Events     eventsCommand     `cmd:"" help:"Look at events, and send one again."`
-	Deliveries deliveriesCommand `cmd:"" help:"Look at deliveries, and replay dead ones."`
-	Replay     deliveriesReplay  `cmd:"" help:"Bring dead deliveries back: short for deliveries replay."`
-	Endpoints  endpointsCommand  `cmd:"" help:"Manage where events go."`
-	Tail       tailCommand       `cmd:"" help:"Print what becomes of events, live."`
-	Sources    sourcesCommand    `cmd:"" help:"Manage where providers' webhooks come in."`
+	Events     eventsCommand     `cmd:"" help:"List, show and resend events."`
+	Deliveries deliveriesCommand `cmd:"" help:"List, show, replay and skip deliveries."`
+	Replay     deliveriesReplay  `cmd:"" help:"Replay dead deliveries; short for deliveries replay."`
+	Endpoints  endpointsCommand  `cmd:"" help:"Manage endpoints, the URLs that events are delivered to."`
+	Tail       tailCommand       `cmd:"" help:"Stream changes as they happen."`
+	Sources    sourcesCommand    `cmd:"" help:"Manage sources, which receive webhooks of providers."`
 	Tenants    tenantsCommand    `cmd:"" help:"Manage tenants."`
-	Outbox     outboxCommand     `cmd:"" help:"Install, relay and look after the outbox in an application's database."`
-	Migrate    migrateCommand    `cmd:"" help:"Bring the database to this version's schema, or print the schema."`
-	Verify     verifyCommand     `cmd:"" help:"Check that the database keeps the promise: nothing lost, nothing without a record."`
-	Config     configCommand     `cmd:"" help:"Show the configuration of serve, or the file that explains it."`
-	Completion completionCommand `cmd:"" help:"Print a script that lets a shell complete commands and flags."`
+	Outbox     outboxCommand     `cmd:"" help:"Install, relay and maintain the outbox in an application's database."`
+	Migrate    migrateCommand    `cmd:"" help:"Migrate the database schema, or print it."`
+	Verify     verifyCommand     `cmd:"" help:"Check a database for lost events and missing records."`
+	Config     configCommand     `cmd:"" help:"Print the effective configuration, or a commented default file."`
+	Completion completionCommand `cmd:"" help:"Print a completion script for a shell."`
 	Version    versionCommand    `cmd:"" help:"Print the version."`
 }
 
@@ -74,6 +74,7 @@ func Main(ctx context.Context, args []string, s Streams) int {
 		_, _ = fmt.Fprintln(s.Stderr, "posthaste:", err)
 		return exitFailure
 	}
+	addExamples(parser.Model.Node, "")
 	command, err := parser.Parse(habits(args))
 	if exited >= 0 {
 		return exited

@@ -7,8 +7,8 @@ import (
 )
 
 type configCommand struct {
-	Print   configPrint   `cmd:"" help:"Print the settings that serve would have with these flags, and where each comes from. Secrets are masked."`
-	Default configDefault `cmd:"" help:"Print a configuration file that explains every setting and sets none."`
+	Print   configPrint   `cmd:"" help:"Print the settings that serve would use with these flags, and their origin. Secrets are masked."`
+	Default configDefault `cmd:"" help:"Print a configuration file with every setting explained and commented out."`
 }
 
 type configPrint struct {

@@ -14,18 +14,18 @@ import (
 type deliveriesCommand struct {
 	List   deliveriesList   `cmd:"" help:"List deliveries, newest first."`
 	Get    deliveriesGet    `cmd:"" help:"Show a delivery with its attempts."`
-	Replay deliveriesReplay `cmd:"" help:"Bring dead deliveries back."`
-	Skip   deliveriesSkip   `cmd:"" help:"End pending deliveries unsent."`
+	Replay deliveriesReplay `cmd:"" help:"Replay dead deliveries."`
+	Skip   deliveriesSkip   `cmd:"" help:"End pending deliveries without sending them."`
 }
 
 type deliveriesList struct {
 	remote
 	listing
 	window
-	Status   string `placeholder:"pending|delivering|delivered|dead" help:"Only those of this status."`
-	Endpoint string `placeholder:"ID" help:"Only to this endpoint: its id, or uid: and your own."`
-	Event    string `placeholder:"ID" help:"Only of this event."`
-	Type     string `placeholder:"TYPE" help:"Only of events of this type."`
+	Status   string `placeholder:"pending|delivering|delivered|dead" help:"Filter by status."`
+	Endpoint string `placeholder:"ID" help:"Filter by endpoint: id, or uid:ID with your own id."`
+	Event    string `placeholder:"ID" help:"Filter by event id."`
+	Type     string `placeholder:"TYPE" help:"Filter by event type."`
 }
 
 // Run lists deliveries.

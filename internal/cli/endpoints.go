@@ -12,21 +12,21 @@ import (
 type endpointsCommand struct {
 	List   endpointsList   `cmd:"" help:"List endpoints, newest first."`
 	Get    endpointsGet    `cmd:"" help:"Show an endpoint."`
-	Create endpointsCreate `cmd:"" help:"Make an endpoint; prints its secret, this once."`
-	Put    endpointsPut    `cmd:"" help:"Make the endpoint of a uid, or replace it: the same again changes nothing."`
-	Update endpointsUpdate `cmd:"" help:"Change an endpoint; what is not named stays."`
-	Delete endpointsDelete `cmd:"" help:"Delete an endpoint; what waits for it ends dead."`
-	Pause  endpointsPause  `cmd:"" help:"Stop attempts; deliveries wait."`
-	Resume endpointsResume `cmd:"" help:"End a pause."`
-	Test   endpointsTest   `cmd:"" help:"Send an event to this endpoint alone, whatever it subscribes to."`
+	Create endpointsCreate `cmd:"" help:"Create an endpoint and print its secret. The secret is not shown again."`
+	Put    endpointsPut    `cmd:"" help:"Create or replace the endpoint with a uid. Repeating the command changes nothing."`
+	Update endpointsUpdate `cmd:"" help:"Update an endpoint. Settings without a flag stay."`
+	Delete endpointsDelete `cmd:"" help:"Delete an endpoint. Its waiting deliveries end dead."`
+	Pause  endpointsPause  `cmd:"" help:"Pause an endpoint. Its deliveries wait."`
+	Resume endpointsResume `cmd:"" help:"Resume a paused endpoint."`
+	Test   endpointsTest   `cmd:"" help:"Send a test event to an endpoint, whatever it subscribes to."`
 
-	RotateSecret endpointsRotate `cmd:"" help:"Give an endpoint another secret; prints it, this once."`
+	RotateSecret endpointsRotate `cmd:"" help:"Rotate an endpoint's secret and print the new one. It is not shown again."`
 }
 
 type endpointsList struct {
 	remote
 	listing
-	Deleted bool `help:"Deleted ones too."`
+	Deleted bool `help:"Include deleted endpoints."`
 }
 
 // Run lists endpoints.
@@ -54,7 +54,7 @@ func (c *endpointsList) Run(ctx context.Context, s Streams) error {
 
 type endpointsGet struct {
 	remote
-	ID string `arg:"" help:"Id of the endpoint, or uid: and your own id for it."`
+	ID string `arg:"" help:"Endpoint id, or uid:ID with your own id."`
 }
 
 // Run shows an endpoint.
@@ -106,15 +106,15 @@ type endpointsCreate struct {
 	label
 	written
 	limits
-	URL string `arg:"" help:"Where events are sent."`
+	URL string `arg:"" help:"URL that events are sent to."`
 }
 
 // written are the flags for what is written of a new endpoint.
 type written struct {
 	Types       []string `placeholder:"PATTERN" help:"Event types: exact, a prefix such as invoice.*, or *. Default: *."`
-	Sources     []string `placeholder:"ID" help:"Only events that came in there: ids of sources, or api. Default: wherever they came in."`
-	Description string   `placeholder:"TEXT" help:"For people."`
-	Secret      string   `env:"POSTHASTE_NEW_SECRET" placeholder:"whsec_…" help:"Signing secret. Default: made by the server."`
+	Sources     []string `placeholder:"ID" help:"Origins of events: ids of sources, or api. Default: all."`
+	Description string   `placeholder:"TEXT" help:"Description."`
+	Secret      string   `env:"POSTHASTE_NEW_SECRET" placeholder:"whsec_…" help:"Signing secret. Default: generated."`
 }
 
 // Run makes an endpoint.
@@ -138,7 +138,7 @@ func (c *endpointsCreate) Run(ctx context.Context, s Streams) error {
 
 type endpointsDelete struct {
 	remote
-	ID string `arg:"" help:"Id of the endpoint, or uid: and your own id for it."`
+	ID string `arg:"" help:"Endpoint id, or uid:ID with your own id."`
 }
 
 // Run deletes an endpoint.

@@ -15,9 +15,9 @@ type endpointsPut struct {
 	remote
 	written
 	limits
-	UID      string            `arg:"" name:"uid" help:"Your own id for the endpoint."`
-	URL      string            `arg:"" help:"Where events are sent."`
-	Metadata map[string]string `mapsep:"none" placeholder:"KEY=VALUE" help:"Your own words on it; can be given again."`
+	UID      string            `arg:"" name:"uid" help:"Your own id of the endpoint."`
+	URL      string            `arg:"" help:"URL that events are sent to."`
+	Metadata map[string]string `mapsep:"none" placeholder:"KEY=VALUE" help:"Metadata; may be repeated."`
 }
 
 // Run makes or replaces an endpoint.
@@ -41,9 +41,9 @@ func (c *endpointsPut) Run(ctx context.Context, s Streams) error {
 
 type endpointsRotate struct {
 	remote
-	ID      string         `arg:"" help:"Id of the endpoint, or uid: and your own id for it."`
-	Overlap *time.Duration `placeholder:"DURATION" help:"How long the present secret goes on signing beside it. Default: 24h."`
-	Secret  string         `env:"POSTHASTE_NEW_SECRET" placeholder:"whsec_…" help:"The new secret. Default: made by the server."`
+	ID      string         `arg:"" help:"Endpoint id, or uid:ID with your own id."`
+	Overlap *time.Duration `placeholder:"DURATION" help:"How long the present secret keeps signing. Default: 24h."`
+	Secret  string         `env:"POSTHASTE_NEW_SECRET" placeholder:"whsec_…" help:"New secret. Default: generated."`
 }
 
 // Run replaces a secret.
@@ -62,11 +62,11 @@ func (c *endpointsRotate) Run(ctx context.Context, s Streams) error {
 type endpointsUpdate struct {
 	remote
 	limits
-	ID          string   `arg:"" help:"Id of the endpoint, or uid: and your own id for it."`
-	URL         string   `placeholder:"URL" help:"Where events are sent."`
+	ID          string   `arg:"" help:"Endpoint id, or uid:ID with your own id."`
+	URL         string   `placeholder:"URL" help:"URL that events are sent to."`
 	Types       []string `placeholder:"PATTERN" help:"Event types: exact, a prefix such as invoice.*, or *."`
-	Description *string  `placeholder:"TEXT" help:"For people."`
-	Enabled     *bool    `negatable:"" help:"Take events, or with --no-enabled make no more deliveries."`
+	Description *string  `placeholder:"TEXT" help:"Description."`
+	Enabled     *bool    `negatable:"" help:"Enable the endpoint, or disable it with --no-enabled."`
 	Patch       string   `placeholder:"@FILE|-|JSON" help:"JSON Merge Patch with any fields, such as {\"retry\":{\"timeout\":\"5s\"}}; null is the default, and none for rate_limit, breaker and retry.rps."`
 }
 
@@ -155,7 +155,7 @@ func (c *endpointsUpdate) patch(s Streams) (map[string]any, error) {
 
 type endpointsPause struct {
 	remote
-	ID string `arg:"" help:"Id of the endpoint, or uid: and your own id for it."`
+	ID string `arg:"" help:"Endpoint id, or uid:ID with your own id."`
 }
 
 // Run pauses an endpoint.
@@ -173,7 +173,7 @@ func (c *endpointsPause) Run(ctx context.Context, s Streams) error {
 
 type endpointsResume struct {
 	remote
-	ID string `arg:"" help:"Id of the endpoint, or uid: and your own id for it."`
+	ID string `arg:"" help:"Endpoint id, or uid:ID with your own id."`
 }
 
 // Run ends a pause.
@@ -191,7 +191,7 @@ func (c *endpointsResume) Run(ctx context.Context, s Streams) error {
 
 type endpointsTest struct {
 	remote
-	ID   string `arg:"" help:"Id of the endpoint, or uid: and your own id for it."`
+	ID   string `arg:"" help:"Endpoint id, or uid:ID with your own id."`
 	Type string `placeholder:"TYPE" help:"Type of the event. Default: posthaste.test."`
 	Data string `placeholder:"@FILE|-|JSON" help:"Payload, any JSON. Default: a message that says what it is."`
 }

@@ -10,17 +10,17 @@ import (
 type eventsCommand struct {
 	List   eventsList   `cmd:"" help:"List events, newest first."`
 	Get    eventsGet    `cmd:"" help:"Show an event, or its payload."`
-	Resend eventsResend `cmd:"" help:"Deliver an event once more to an endpoint."`
+	Resend eventsResend `cmd:"" help:"Resend an event to an endpoint."`
 }
 
 type eventsList struct {
 	remote
 	listing
 	window
-	Type   string `placeholder:"TYPE" help:"Only of this type."`
-	Source string `placeholder:"SOURCE" help:"Only from this source."`
-	Key    string `placeholder:"KEY" help:"Only the one with this idempotency key."`
-	Parent string `placeholder:"ID" help:"Only those that this event caused."`
+	Type   string `placeholder:"TYPE" help:"Filter by event type."`
+	Source string `placeholder:"SOURCE" help:"Filter by source: id, or api."`
+	Key    string `placeholder:"KEY" help:"Filter by idempotency key."`
+	Parent string `placeholder:"ID" help:"Filter by parent event id."`
 }
 
 // Run lists events.
@@ -53,7 +53,7 @@ func (c *eventsList) Run(ctx context.Context, s Streams) error {
 type eventsGet struct {
 	remote
 	ID      string `arg:"" help:"Id of the event."`
-	Payload bool   `help:"Print the payload's bytes instead."`
+	Payload bool   `help:"Print the payload only."`
 }
 
 // Run shows an event.
@@ -86,7 +86,7 @@ func (c *eventsGet) Run(ctx context.Context, s Streams) error {
 type eventsResend struct {
 	remote
 	ID       string `arg:"" help:"Id of the event."`
-	Endpoint string `arg:"" help:"Id of the endpoint, or uid: and your own id for it."`
+	Endpoint string `arg:"" help:"Endpoint id, or uid:ID with your own id."`
 }
 
 // Run makes a new delivery of an event.

@@ -11,8 +11,8 @@ import (
 )
 
 type migrateCommand struct {
-	Apply migrateApply `cmd:"" default:"withargs" help:"Bring the database to this version's schema; serve does it by itself."`
-	Print migratePrint `cmd:"" help:"Print the schema's SQL, for the kind of database that --db names. Opens nothing."`
+	Apply migrateApply `cmd:"" default:"withargs" help:"Run the migrations that the database lacks. The server does it at start."`
+	Print migratePrint `cmd:"" help:"Print the schema's SQL for the kind of database in --db. Does not connect."`
 }
 
 type migrateApply struct {

@@ -13,12 +13,12 @@ import (
 )
 
 type outboxCommand struct {
-	Install outboxInstall `cmd:"" help:"Make the outbox in an application's database, or print its SQL."`
-	Relay   outboxRelay   `cmd:"" help:"Relay outboxes to the engine's database, and do nothing else: serve with the role relay."`
-	Status  outboxStatus  `cmd:"" help:"Count what waits and what is parked in an outbox."`
-	Parked  outboxParked  `cmd:"" help:"List rows that could not be accepted, with the reason."`
-	Retry   outboxRetry   `cmd:"" help:"Put parked rows back, to be accepted."`
-	Drop    outboxDrop    `cmd:"" help:"Delete parked rows: their events are never sent."`
+	Install outboxInstall `cmd:"" help:"Install the outbox in an application's database, or print its SQL."`
+	Relay   outboxRelay   `cmd:"" help:"Run a server with the role relay only, which moves outbox rows to the server's database."`
+	Status  outboxStatus  `cmd:"" help:"Count waiting and parked rows of an outbox."`
+	Parked  outboxParked  `cmd:"" help:"List rows that were refused, with the reason."`
+	Retry   outboxRetry   `cmd:"" help:"Retry parked rows."`
+	Drop    outboxDrop    `cmd:"" help:"Delete parked rows. Their events are never sent."`
 }
 
 // outboxDatabase names the database that an outbox is in.
@@ -50,9 +50,9 @@ func (d outboxDatabase) check() error {
 type outboxInstall struct {
 	outboxDatabase
 	Create     bool     `help:"Create the SQLite file if it does not exist."`
-	Print      bool     `help:"Print the SQL and open nothing: for teams with migrations of their own."`
-	GrantApp   []string `placeholder:"ROLE" help:"Roles of the database that applications log in as: they may enqueue. May be repeated."`
-	GrantRelay []string `placeholder:"ROLE" help:"Roles that relays log in as: they may move rows. May be repeated."`
+	Print      bool     `help:"Print the SQL without connecting, for your own migrations."`
+	GrantApp   []string `placeholder:"ROLE" help:"Database role of an application, which may enqueue; may be repeated."`
+	GrantRelay []string `placeholder:"ROLE" help:"Database role of a relay, which may move rows; may be repeated."`
 }
 
 // Run installs an outbox.
@@ -122,7 +122,7 @@ func (c *outboxStatus) Run(ctx context.Context, s Streams) error {
 
 type outboxParked struct {
 	outboxDatabase
-	Limit int  `default:"50" help:"How many rows at most, oldest first."`
+	Limit int  `default:"50" help:"Maximum number of rows, oldest first."`
 	JSON  bool `name:"json" help:"Print a JSON object for each, one a line."`
 }
 
@@ -173,7 +173,7 @@ func (c *outboxParked) Run(ctx context.Context, s Streams) error {
 type parkedRows struct {
 	outboxDatabase
 	Rows []string `arg:"" optional:"" help:"Ids of rows, as outbox parked prints them."`
-	All  bool     `help:"All parked rows."`
+	All  bool     `help:"Select all parked rows."`
 	JSON bool     `name:"json" help:"Print JSON."`
 }
 

@@ -14,8 +14,8 @@ import (
 )
 
 type quickstartCommand struct {
-	Dir            string `default:"./run" placeholder:"DIR" help:"Where the database and its keys are kept. Default: ${default}."`
-	Listen         string `default:"127.0.0.1:8700" placeholder:"HOST:PORT" help:"Address of the engine. Default: ${default}."`
+	Dir            string `default:"./run" placeholder:"DIR" help:"Folder of the database and its keys. Default: ${default}."`
+	Listen         string `default:"127.0.0.1:8700" placeholder:"HOST:PORT" help:"Address of the server. Default: ${default}."`
 	ReceiverListen string `default:"127.0.0.1:8701" placeholder:"HOST:PORT" help:"Address of the receiver. Default: ${default}."`
 }
 

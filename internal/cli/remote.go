@@ -12,8 +12,8 @@ import (
 // remote are the flags of commands that talk to a server. The key has no flag:
 // it would be seen in the list of processes and in the shell's history.
 type remote struct {
-	Server string `env:"POSTHASTE_SERVER" default:"http://127.0.0.1:8700" placeholder:"URL" help:"Server to talk to, with the key in POSTHASTE_KEY. Default: ${default}."`
-	Tenant string `env:"POSTHASTE_TENANT" placeholder:"NAME" help:"Tenant to act for with an admin key; * reads endpoints and deliveries of all. Default: default."`
+	Server string `env:"POSTHASTE_SERVER" default:"http://127.0.0.1:8700" placeholder:"URL" help:"URL of the server. The key is read from POSTHASTE_KEY or POSTHASTE_KEY_FILE. Default: ${default}."`
+	Tenant string `env:"POSTHASTE_TENANT" placeholder:"NAME" help:"Tenant, with an admin key; * reads the endpoints and deliveries of all tenants. Default: default."`
 	JSON   bool   `name:"json" help:"Print JSON, one object a line."`
 }
 
@@ -37,13 +37,13 @@ func (r remote) printer(s Streams) printer { return printer{Streams: s, json: r.
 
 // label are the flags of objects that their owner can name.
 type label struct {
-	UID      string            `name:"uid" placeholder:"ID" help:"Your own id for it; it can then be named as uid:ID."`
-	Metadata map[string]string `mapsep:"none" placeholder:"KEY=VALUE" help:"Your own words on it; can be given again."`
+	UID      string            `name:"uid" placeholder:"ID" help:"Your own id, by which other commands accept it as uid:ID."`
+	Metadata map[string]string `mapsep:"none" placeholder:"KEY=VALUE" help:"Metadata; may be repeated."`
 }
 
 // listing are the flags of lists.
 type listing struct {
-	Limit int `default:"50" placeholder:"N" help:"Print at most so many, newest first. Default: ${default}."`
+	Limit int `default:"50" placeholder:"N" help:"Maximum number to print, newest first. Default: ${default}."`
 }
 
 // paging asks for pages of what is still to be printed.
@@ -57,8 +57,8 @@ func (l listing) paging() (client.Paging, error) {
 
 // window are the flags of lists that are bounded in time.
 type window struct {
-	Since string `placeholder:"TIME" help:"Only what was accepted at this time or later: RFC 3339, or so long ago, such as 2h."`
-	Until string `placeholder:"TIME" help:"Only what was accepted before this time."`
+	Since string `placeholder:"TIME" help:"Accepted at this time or later: RFC 3339, or an age such as 2h."`
+	Until string `placeholder:"TIME" help:"Accepted before this time: RFC 3339, or an age such as 2h."`
 }
 
 func (w window) times() (since, until time.Time, err error) {

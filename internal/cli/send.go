@@ -15,14 +15,14 @@ import (
 
 type sendCommand struct {
 	remote
-	Type        string   `arg:"" help:"Type of the event, such as invoice.paid."`
-	Data        string   `placeholder:"@FILE|-|TEXT" help:"Payload: a file, - for standard input, or the text itself. Default: empty."`
-	Key         *string  `placeholder:"KEY" help:"Idempotency key: with the same key an event is stored once."`
-	ContentType string   `placeholder:"TYPE" help:"Default: by the payload's look, application/json for JSON."`
-	Endpoint    []string `placeholder:"ID" help:"Send to these endpoints only: ids, or uid: and your own."`
-	Forward     []string `sep:"none" placeholder:"'NAME: VALUE'" help:"Header that receivers get; can be given again."`
-	OrderKey    string   `placeholder:"KEY" help:"Key of an order that the event belongs to; kept with it."`
-	Traceparent string   `env:"TRACEPARENT" placeholder:"00-…" help:"Trace that the event belongs to (W3C Trace Context); sent on."`
+	Type        string   `arg:"" help:"Event type, such as invoice.paid."`
+	Data        string   `placeholder:"@FILE|-|TEXT" help:"Payload: @FILE, - for standard input, or the text. Default: empty."`
+	Key         *string  `placeholder:"KEY" help:"Idempotency key. An event with the same key is stored once."`
+	ContentType string   `placeholder:"TYPE" help:"Content type. Default: application/json if the payload is JSON, else detected."`
+	Endpoint    []string `placeholder:"ID" help:"Deliver to these endpoints only: ids, or uid:ID with your own ids."`
+	Forward     []string `sep:"none" placeholder:"'NAME: VALUE'" help:"Header for receivers; may be repeated."`
+	OrderKey    string   `placeholder:"KEY" help:"Order key, stored with the event."`
+	Traceparent string   `env:"TRACEPARENT" placeholder:"00-…" help:"W3C trace context, sent to receivers."`
 }
 
 // Run sends one event.

@@ -13,11 +13,11 @@ import (
 type sourcesCommand struct {
 	List       sourcesList       `cmd:"" help:"List sources, newest first."`
 	Get        sourcesGet        `cmd:"" help:"Show a source."`
-	Create     sourcesCreate     `cmd:"" help:"Make a source; prints the path that the provider sends to."`
-	Put        sourcesPut        `cmd:"" help:"Make the source of a uid, or replace it, its secrets too: the same again changes nothing."`
-	Update     sourcesUpdate     `cmd:"" help:"Change a source; what is not named stays."`
-	Delete     sourcesDelete     `cmd:"" help:"Delete a source; the events that came through it stay."`
-	Rejections sourcesRejections `cmd:"" help:"Show what a source could not verify, and why."`
+	Create     sourcesCreate     `cmd:"" help:"Create a source and print the path for the provider's webhooks."`
+	Put        sourcesPut        `cmd:"" help:"Create or replace the source with a uid, including its secrets. Repeating the command changes nothing."`
+	Update     sourcesUpdate     `cmd:"" help:"Update a source. Settings without a flag stay."`
+	Delete     sourcesDelete     `cmd:"" help:"Delete a source. Its events stay."`
+	Rejections sourcesRejections `cmd:"" help:"List webhooks that a source rejected, with the reason."`
 }
 
 type sourcesList struct {
@@ -76,12 +76,12 @@ type sourcesCreate struct {
 	remote
 	label
 	received
-	Provider string `arg:"" help:"Who sends: stripe, github, meta …"`
+	Provider string `arg:"" help:"Provider: stripe, github, meta …"`
 }
 
 // received are the flags for what is written of a new source.
 type received struct {
-	Name    string            `placeholder:"TEXT" help:"For people."`
+	Name    string            `placeholder:"TEXT" help:"Description."`
 	Secret  []string          `env:"POSTHASTE_SOURCE_SECRET" sep:"none" placeholder:"SECRET" help:"What the provider signs with; can be given again, any of them may match."`
 	Setting map[string]string `mapsep:"none" placeholder:"NAME=VALUE" help:"What is particular to the provider, such as tolerance=5m; can be given again."`
 }
@@ -105,8 +105,8 @@ type sourcesPut struct {
 	remote
 	received
 	UID      string            `arg:"" name:"uid" help:"Your own id for the source."`
-	Provider string            `arg:"" help:"Who sends: stripe, github, meta …"`
-	Metadata map[string]string `mapsep:"none" placeholder:"KEY=VALUE" help:"Your own words on it; can be given again."`
+	Provider string            `arg:"" help:"Provider: stripe, github, meta …"`
+	Metadata map[string]string `mapsep:"none" placeholder:"KEY=VALUE" help:"Metadata; may be repeated."`
 }
 
 // Run makes or replaces a source.
@@ -127,7 +127,7 @@ func (c *sourcesPut) Run(ctx context.Context, s Streams) error {
 type sourcesUpdate struct {
 	remote
 	ID      string            `arg:"" help:"Id of the source, or uid: and your own id for it."`
-	Name    *string           `placeholder:"TEXT" help:"For people."`
+	Name    *string           `placeholder:"TEXT" help:"Description."`
 	Secret  []string          `env:"POSTHASTE_SOURCE_SECRET" sep:"none" placeholder:"SECRET" help:"What the provider signs with, in the place of all present secrets; can be given again."`
 	Setting map[string]string `mapsep:"none" placeholder:"NAME=VALUE" help:"A setting of the provider; can be given again."`
 	Patch   string            `placeholder:"@FILE|-|JSON" help:"JSON Merge Patch with any fields, such as {\"settings\":{\"tolerance\":null}}; null is the default."`

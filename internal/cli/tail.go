@@ -9,8 +9,8 @@ import (
 
 type tailCommand struct {
 	remote
-	Types  []string `placeholder:"NAME,…" help:"Only these: event.accepted, delivery.delivered, delivery.dead, endpoint.gate."`
-	LastID string   `name:"last-id" placeholder:"ID" help:"Go on after the line with this id, as --json prints it, up to 24 hours back."`
+	Types  []string `placeholder:"NAME,…" help:"Changes to print: event.accepted, delivery.delivered, delivery.dead, endpoint.gate. Default: all."`
+	LastID string   `name:"last-id" placeholder:"ID" help:"Resume after this id, which --json prints, up to 24 hours back."`
 }
 
 // Run prints changes until ctx ends. A lost connection is made again.

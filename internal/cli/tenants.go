@@ -12,16 +12,16 @@ import (
 type tenantsCommand struct {
 	List   tenantsList   `cmd:"" help:"List tenants, newest first."`
 	Get    tenantsGet    `cmd:"" help:"Show a tenant."`
-	Create tenantsCreate `cmd:"" help:"Make a tenant."`
-	Put    tenantsPut    `cmd:"" help:"Make the tenant of a uid, or replace its metadata: the same again changes nothing."`
-	Update tenantsUpdate `cmd:"" help:"Change a tenant; what is not named stays."`
-	Delete tenantsDelete `cmd:"" help:"Delete a tenant; its history stays readable."`
+	Create tenantsCreate `cmd:"" help:"Create a tenant."`
+	Put    tenantsPut    `cmd:"" help:"Create the tenant with a uid, or replace its metadata. Repeating the command changes nothing."`
+	Update tenantsUpdate `cmd:"" help:"Update a tenant. Settings without a flag stay."`
+	Delete tenantsDelete `cmd:"" help:"Delete a tenant. Its history stays readable."`
 }
 
 type tenantsList struct {
 	remote
 	listing
-	Deleted bool `help:"Deleted ones too."`
+	Deleted bool `help:"Include deleted endpoints."`
 }
 
 // Run lists tenants.
@@ -90,7 +90,7 @@ type tenantsPut struct {
 	remote
 	UID      string            `arg:"" name:"uid" help:"Your own id for the tenant."`
 	Name     string            `arg:"" optional:"" help:"Name of the tenant; needed to make it."`
-	Metadata map[string]string `mapsep:"none" placeholder:"KEY=VALUE" help:"Your own words on it; can be given again."`
+	Metadata map[string]string `mapsep:"none" placeholder:"KEY=VALUE" help:"Metadata; may be repeated."`
 }
 
 // Run makes or replaces a tenant.

@@ -13,7 +13,7 @@ import (
 
 type verifyCommand struct {
 	config.DatabaseFlags
-	Repair bool `help:"Give what nothing would find a place in the queue again, first."`
+	Repair bool `help:"First queue deliveries that no replica would find."`
 	JSON   bool `name:"json" help:"Print JSON, one object a line."`
 }
 
