@@ -111,7 +111,11 @@ func (p *provider) secretProblem(secret string) string {
 		return fmt.Sprintf("is longer than %d bytes", MaxSecretBytes)
 	case strings.TrimSpace(secret) != secret && !strings.HasPrefix(secret, "-----BEGIN"):
 		return "has white space before or after it"
-	case p.checkKey != nil:
+	}
+	if message := p.mixedUpWith(secret); message != "" {
+		return message
+	}
+	if p.checkKey != nil {
 		return p.checkKey(secret)
 	}
 	message := ""

@@ -26,6 +26,9 @@ func TestNewListsEveryProblem(t *testing.T) {
 		"a long secret":         {inbound.Config{Provider: "stripe", Secrets: []string{strings.Repeat("x", 9000)}}, []string{"secrets[0] is longer than"}},
 		"a secret for none":     {inbound.Config{Provider: "none", Secrets: []string{"x"}}, []string{"secrets has a secret that"}},
 		"whsec_ without base64": {inbound.Config{Provider: "svix", Secrets: []string{"whsec_%"}}, []string{`secrets[0] is not base64 after "whsec_"`}},
+		"a path with brackets":  {inbound.Config{Provider: "none", Settings: map[string]string{"id_path": "events[0].id"}}, []string{"settings.id_path has brackets in it"}},
+		"a JSONPath":            {inbound.Config{Provider: "none", Settings: map[string]string{"type_path": "$.type"}}, []string{"settings.type_path is a JSONPath"}},
+		"an empty name":         {inbound.Config{Provider: "none", Settings: map[string]string{"type_path": "a..b"}}, []string{"settings.type_path has an empty name"}},
 		"a short public key":    {inbound.Config{Provider: "discord", Secrets: []string{"abcd"}}, []string{"secrets[0] is not an ed25519 public key"}},
 		"no SPKI":               {inbound.Config{Provider: "sendgrid", Secrets: []string{"abcd"}}, []string{"secrets[0] is not an ECDSA public key"}},
 		"no PEM":                {inbound.Config{Provider: "paddle-classic", Secrets: []string{"abcd"}}, []string{"secrets[0] is not a public key in PEM"}},
@@ -68,6 +71,42 @@ func TestNewListsEveryProblem(t *testing.T) {
 				t.Errorf("%s: the error holds the secret", name)
 			}
 		}
+	}
+}
+
+// Another credential of the provider, given as a secret, is recognised by how it begins.
+func TestMixedUpSecrets(t *testing.T) {
+	hexDigits, letters := strings.Repeat("0a", 16), strings.Repeat("Ab1", 30)
+	for provider, secrets := range map[string][]string{
+		"stripe": {"sk_live_" + letters, "pk_test_" + letters, "rk_live_" + letters, "we_1MxxxxxxxxxxxxA"}, "paddle-billing": {"pdl_live_apikey_" + letters, "ntfset_01"},
+		"github": {"ghp_" + letters, "github_pat_" + letters}, "gitlab": {"glpat-" + letters}, "linear": {"lin_api_" + letters}, "slack": {"xoxb-1-2", "xapp-1"},
+		"shopify": {"shpat_" + hexDigits}, "square": {"EAAA" + letters, "sq0csp-x"}, "sendgrid": {"SG.x.y"}, "mailgun": {"key-" + hexDigits}, "twilio": {"AC" + hexDigits, "SK" + hexDigits},
+		"meta": {"EAA" + letters, "123456789012345"}, "twitter": {strings.Repeat("A", 24)}, "hubspot": {"pat-na1-x"}, "typeform": {"tfp_x"}, "dropbox": {"sl.B"},
+		"openai": {"sk-proj-x"}, "resend": {"re_123"}, "clerk": {"sk_test_x"}, "svix": {"ep_1"}, "telegram": {"123456789:" + letters[:35]}, "paypal": {"A" + letters},
+		"zoom": {"eyJhbGciOi"}, "adyen": {"AQE" + letters}, "woocommerce": {"ck_" + hexDigits + "00000000"}, "plaid": {"access-sandbox-x"},
+	} {
+		for _, secret := range secrets {
+			settings := map[string]string{"meta": "verify_token", "square": "public_url", "twilio": "public_url", "hubspot": "public_url", "plaid": "client_id"}
+			c := inbound.Config{Provider: provider, Secrets: []string{secret}, Settings: map[string]string{}}
+			if name := settings[provider]; name != "" {
+				c.Settings[name] = "https://hooks.example.com"
+			}
+			_, err := inbound.New(c, inbound.Options{})
+			e, ok := errors.AsType[*posthaste.Error](err)
+			if !ok || len(e.Problems) != 1 || e.Problems[0].Field != "secrets[0]" || !strings.Contains(e.Problems[0].Message, ";") || strings.Contains(fmt.Sprintf("%+v", e), secret) {
+				t.Errorf("%s with %.12s…: %v", provider, secret, err)
+			}
+		}
+	}
+	// The version that some show before a secret is no part of it.
+	for _, provider := range []string{"standard-webhooks", "svix", "clerk", "gitlab"} {
+		newVerifier(t, inbound.Config{Provider: provider, Secrets: []string{"v1,whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}}, inbound.Options{})
+	}
+	v := vectorNamed(t, "stdwh-v1-official")
+	c := v.config()
+	c.Secrets[0] = "v1," + c.Secrets[0]
+	if outcome := receive(t, newVerifier(t, c, v.options()), v.request()); !accepted(outcome) {
+		t.Errorf("%+v", outcome)
 	}
 }
 

@@ -161,6 +161,23 @@ func TestGenericPlaces(t *testing.T) {
 	if e := receive(t, v, r).Event; e.Type != "none.paid" || e.DeliveryID != "9" {
 		t.Errorf("%+v", e)
 	}
+	for path, body := range map[string]string{
+		"events.0.id": `{"events":[{"id":"e"},{"id":"f"}]}`, "events.1.id": `{"events":[{"id":"f"},{"id":"e"}]}`, "0.0": `[["e"]]`, `a\.b.c`: `{"a.b":{"c":"e"}}`,
+		"0": `{"0":"e"}`, "größe": `{"gr\u00f6\u00dfe":"e"}`, "a.b.c": `{"a":{"b":{"c":"x"}},"a":{"b":{"c":"e"}}}`,
+	} {
+		v := newVerifier(t, inbound.Config{Provider: "none", Settings: map[string]string{"id_path": path}}, inbound.Options{})
+		r := &inbound.Request{Method: http.MethodPost, Body: []byte(body), Header: http.Header{}, At: time.Now()}
+		if e := receive(t, v, r).Event; e.DeliveryID != "e" {
+			t.Errorf("%s in %s: %+v", path, body, e)
+		}
+	}
+	for _, path := range []string{"events.2.id", "events.-1.id", "events.x", "events.0.id.x", "events"} {
+		v := newVerifier(t, inbound.Config{Provider: "none", Settings: map[string]string{"id_path": path}}, inbound.Options{})
+		r := &inbound.Request{Method: http.MethodPost, Body: []byte(`{"events":[{"id":"e"},{"id":"f"}]}`), Header: http.Header{}, At: time.Now()}
+		if e := receive(t, v, r).Event; e.DeliveryID != "" {
+			t.Errorf("%s: %+v", path, e)
+		}
+	}
 	r.Header["X-Id"] = []string{"a", "b"}
 	if e := receive(t, v, r).Event; e.DeliveryID != "a" || len(e.Warnings) != 1 {
 		t.Errorf("%+v", e)

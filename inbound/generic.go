@@ -17,10 +17,47 @@ import (
 func placesOfGeneric() []Setting {
 	return []Setting{
 		{Name: "type_header", Meaning: "the header that has the type of the event", problem: headerNameProblem},
-		{Name: "type_path", Meaning: "the member of the JSON body, or field of the form, that has the type of the event: names with full stops between them", Default: "type"},
+		{Name: "type_path", Meaning: "the member of the JSON body, or field of the form, that has the type of the event. " + pathGrammar, Default: "type", problem: pathProblem},
 		{Name: "id_header", Meaning: "the header that has the id of the delivery", problem: headerNameProblem},
-		{Name: "id_path", Meaning: "the member of the body that has the id of the delivery: names with full stops between them"},
+		{Name: "id_path", Meaning: "the member of the body that has the id of the delivery. " + pathGrammar, problem: pathProblem},
 	}
+}
+
+// maxPathSteps bounds the names and indexes of a path.
+const maxPathSteps = 16
+
+const pathGrammar = `Names of members, and indexes of lists from 0, with full stops between them: data.items.0.id. A full stop in a name is written \.`
+
+// splitPath takes a path apart. A backslash makes the full stop after it part of a name.
+func splitPath(path string) (steps []string) {
+	step := ""
+	for i := 0; i < len(path); i++ {
+		switch {
+		case path[i] == '\\' && i+1 < len(path) && (path[i+1] == '.' || path[i+1] == '\\'):
+			i++
+			step += path[i : i+1]
+		case path[i] == '.':
+			steps, step = append(steps, step), ""
+		default:
+			step += path[i : i+1]
+		}
+	}
+	return append(steps, step)
+}
+
+func pathProblem(path string) string {
+	steps := splitPath(path)
+	switch {
+	case strings.HasPrefix(path, "$") || strings.HasPrefix(path, "/"):
+		return "is a JSONPath or a JSON Pointer, and only names and indexes with full stops between them are understood"
+	case strings.ContainsAny(path, "[]"):
+		return "has brackets in it: an index is written as data.items.0.id"
+	case slices.Contains(steps, ""):
+		return "has an empty name in it"
+	case len(steps) > maxPathSteps:
+		return fmt.Sprintf("has more than %d names", maxPathSteps)
+	}
+	return ""
 }
 
 func tolerance(standard string) Setting {
@@ -45,7 +82,7 @@ func (s settings) places(what string) (all [][]place) {
 		all = append(all, parts(inHeader(name)))
 	}
 	if path := s[what+"_path"]; path != "" {
-		all = append(all, parts(inBody(strings.Split(path, ".")...)))
+		all = append(all, parts(inBody(splitPath(path)...)))
 	}
 	return all
 }

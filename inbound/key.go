@@ -188,6 +188,8 @@ const (
 const (
 	whsecPrefix = "whsec_"
 	whpkPrefix  = "whpk_"
+
+	versionPrefix = "v1,"
 )
 
 // key reads a secret. The error says what is wrong, to be read after the secret's
@@ -206,9 +208,10 @@ func (s scheme) key(secret string) (key, error) {
 		if strings.HasPrefix(secret, whpkPrefix) {
 			return key{}, errors.New("is a public key")
 		}
-		return bytesKey(base64.StdEncoding, strings.TrimPrefix(secret, whsecPrefix), `is not base64 after "whsec_"`)
+		// Some show the version of the signatures before it: v1,whsec_…
+		return bytesKey(base64.StdEncoding, strings.TrimPrefix(strings.TrimPrefix(secret, versionPrefix), whsecPrefix), `is not base64 after "whsec_"`)
 	case signingKey:
-		text, found := strings.CutPrefix(secret, whsecPrefix)
+		text, found := strings.CutPrefix(strings.TrimPrefix(secret, versionPrefix), whsecPrefix)
 		if !found {
 			return key{}, errors.New(`does not begin with "whsec_"`)
 		}
