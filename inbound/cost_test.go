@@ -112,7 +112,7 @@ func TestWhatAStrangerCosts(t *testing.T) {
 			if c.allocated > 3*hostileBytes+extra {
 				t.Errorf("%s, %s: %d MiB of memory", name, what, c.allocated>>20)
 			}
-			if c.hashed > 5*hostileBytes {
+			if c.hashed > 3*hostileBytes {
 				t.Errorf("%s, %s: %d MiB were hashed in %d passes", name, what, c.hashed>>20, c.passes)
 			}
 			if c.took > 10*unit {

@@ -3,10 +3,15 @@ package inbound
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
+	"net/url"
+	"regexp"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -37,8 +42,77 @@ func (v *Verifier) diagnose(ctx context.Context, r *incoming, found Rejection) R
 		if moved := v.tryURLs(ctx, r); moved != nil {
 			return *moved
 		}
+		if misread := v.trySecrets(ctx, r); misread != nil {
+			return *misread
+		}
+		if found.Reason == ReasonWrongSecret {
+			found.Hint += suspicion(r.Body)
+		}
 	}
 	return found
+}
+
+// suspicion says what is odd about a body whose signature is right for nothing that
+// was tried.
+func suspicion(body []byte) string {
+	text := bytes.TrimSpace(body)
+	switch {
+	case len(text) == 0:
+		return ". The body is empty: a proxy or a redirect may have dropped it"
+	case looksJSON(text) && !json.Valid(text):
+		return ". The body is not whole JSON: it may have been cut short"
+	case bytes.Contains(text, []byte("\ufffd")):
+		return ". The body has characters in it that stand for unreadable ones: something read it in another character encoding"
+	}
+	return ""
+}
+
+// trySecrets looks for another reading of the secrets: the sender may have used the
+// text where its bytes in base64 were meant, or the other way about.
+func (v *Verifier) trySecrets(ctx context.Context, r *incoming) *Rejection {
+	if v.provider.verify != nil || len(r.Body) > maxDiagnosedBytes {
+		return nil
+	}
+	for _, reading := range []struct {
+		name string
+		key  func(secret string) []byte
+	}{
+		{"as text, whole", func(secret string) []byte { return []byte(secret) }},
+		{"as text, without its prefix", func(secret string) []byte { return []byte(withoutPrefix(secret)) }},
+		{"decoded from base64", func(secret string) []byte { return fromBase64(withoutPrefix(secret)) }},
+		{"decoded from hexadecimal", fromHex},
+		{"with a line break at its end", func(secret string) []byte { return []byte(secret + "\n") }},
+	} {
+		other := *v
+		other.rings = make([][]key, len(v.schemes))
+		for i, s := range v.schemes {
+			for _, secret := range v.secrets {
+				if k := reading.key(secret); len(k) > 0 && s.algorithm.isHMAC() {
+					other.rings[i] = append(other.rings[i], key{bytes: k})
+				}
+			}
+		}
+		if other.verifies(ctx, r) {
+			return reject(ReasonWrongSecret, "the signature is right with the secret "+reading.name+", which is not how "+v.provider.Title+" signs",
+				"let the sender use the secret as it should be, or use the provider hmac with a key_encoding")
+		}
+	}
+	return nil
+}
+
+func withoutPrefix(secret string) string {
+	if before, after, found := strings.Cut(secret, "_"); found && len(before) < len("whsec_") {
+		return after
+	}
+	return secret
+}
+
+func fromHex(secret string) []byte {
+	raw, err := hex.DecodeString(secret)
+	if err != nil {
+		return nil
+	}
+	return raw
 }
 
 // otherHeader looks for a signature under a name that is not this provider's.
@@ -83,10 +157,13 @@ func (v *Verifier) tryBodies(ctx context.Context, r *incoming) *Rejection {
 	if len(r.Body) > maxDiagnosedBytes {
 		return nil
 	}
+	tried := map[[sha256.Size]byte]bool{sha256.Sum256(r.Body): true}
 	for _, form := range otherForms(r) {
-		if bytes.Equal(form.body, r.Body) {
+		sum := sha256.Sum256(form.body)
+		if tried[sum] {
 			continue
 		}
+		tried[sum] = true
 		other := *r.Request
 		other.Body = form.body
 		if v.verifies(ctx, &incoming{Request: &other}) {
@@ -116,15 +193,57 @@ func otherForms(r *incoming) []bodyVariant {
 		{"with line breaks of CR and LF", bytes.ReplaceAll(bytes.ReplaceAll(r.Body, []byte("\r\n"), []byte("\n")), []byte("\n"), []byte("\r\n"))},
 		{"without its byte order mark", bytes.TrimPrefix(r.Body, []byte("\ufeff"))},
 	}
+	forms = append(forms, bodyVariant{"before it was turned from Latin-1 into UTF-8", inLatin1(r.Body)}, bodyVariant{"that is empty", []byte{}})
+	text := bytes.TrimSpace(r.Body)
+	if plain, err := base64.StdEncoding.DecodeString(string(text)); err == nil && len(plain) > 0 {
+		forms = append(forms, bodyVariant{"before it was written in base64", plain})
+	}
+	if looksForm(text) {
+		forms = append(forms, otherForm(text)...)
+	}
 	if !json.Valid(r.Body) {
 		return forms
 	}
+	var inner string
+	if text[0] == '"' && json.Unmarshal(text, &inner) == nil {
+		forms = append(forms, bodyVariant{"before it was put into a JSON string", []byte(inner)})
+	}
 	for _, s := range jsonStyles {
-		if body := s.rewrite(r.Body); body != nil {
+		if body := s.rewrite(text); body != nil {
 			forms = append(forms, bodyVariant{s.name, body})
 		}
 	}
 	return forms
+}
+
+// otherForm returns other spellings of a form: of blanks, and of escapes in small letters.
+func otherForm(text []byte) []bodyVariant {
+	lower := escapeInForm.ReplaceAllFunc(text, bytes.ToLower)
+	upper := escapeInForm.ReplaceAllFunc(text, bytes.ToUpper)
+	forms := []bodyVariant{
+		{"as a form with %20 for blanks", bytes.ReplaceAll(text, []byte("+"), []byte("%20"))},
+		{"as a form with + for blanks", bytes.ReplaceAll(text, []byte("%20"), []byte("+"))},
+		{"as a form with escapes in small letters", lower},
+		{"as a form with escapes in capitals", upper},
+	}
+	if form, err := url.ParseQuery(string(text)); err == nil && form.Get("payload") != "" {
+		forms = append(forms, bodyVariant{"that was put into the field payload of a form", []byte(form.Get("payload"))})
+	}
+	return forms
+}
+
+var escapeInForm = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)
+
+// inLatin1 undoes a conversion from Latin-1; a text of other characters stays as it is.
+func inLatin1(text []byte) []byte {
+	out := make([]byte, 0, len(text))
+	for _, r := range string(text) {
+		if r > 0xff {
+			return text
+		}
+		out = append(out, byte(r))
+	}
+	return out
 }
 
 // decompressedForDiagnosis returns the body as it is where it is not compressed, or is
@@ -147,18 +266,45 @@ type jsonStyle struct {
 	upper        bool   // the X in upper case
 }
 
-var jsonStyles = []jsonStyle{
-	{name: "as JSON without white space", colon: ":", comma: ","},
-	{name: "as JSON with escapes in capitals", colon: ":", comma: ",", upper: true},
-	{name: "as JSON with escapes for everything but ASCII", colon: ":", comma: ",", ascii: true},
-	{name: "as JSON with escapes for everything but ASCII, in capitals", colon: ":", comma: ",", ascii: true, upper: true},
-	{name: "as JSON with escapes for / and everything but ASCII", colon: ":", comma: ",", ascii: true, slash: true},
-	{name: "as JSON with the escapes that Meta writes", colon: ":", comma: ",", ascii: true, slash: true, escaped: "<@"},
-	{name: "as JSON with escapes for <, > and &", colon: ":", comma: ",", escaped: "<>&"},
-	{name: "as JSON with a blank after each colon and comma", colon: ": ", comma: ", ", ascii: true},
-	{name: "as JSON with a blank after each colon and comma", colon: ": ", comma: ", "},
-	{name: "as JSON indented by two blanks", colon: ": ", comma: ",", indent: "  "},
-	{name: "as JSON indented by four blanks", colon: ": ", comma: ",", indent: "    "},
+// jsonStyles are the ways in which the libraries of common languages write JSON: what
+// stands between tokens, and which characters are escaped.
+var jsonStyles = makeStyles()
+
+func makeStyles() (all []jsonStyle) {
+	for _, layout := range []jsonStyle{
+		{name: "as JSON without white space", colon: ":", comma: ","},
+		{name: "as JSON with a blank after each colon and comma", colon: ": ", comma: ", "},
+		{name: "as JSON indented by two blanks", colon: ": ", comma: ",", indent: "  "},
+		{name: "as JSON indented by four blanks", colon: ": ", comma: ",", indent: "    "},
+		{name: "as JSON indented by tabs", colon: ": ", comma: ",", indent: "\t"},
+	} {
+		for _, escapes := range []jsonStyle{
+			{name: ""},
+			{name: ", with escapes in capitals", upper: true},
+			{name: ", with escapes for everything but ASCII", ascii: true},
+			{name: ", with escapes for everything but ASCII, in capitals", ascii: true, upper: true},
+			{name: ", with escapes for /", slash: true},
+			{name: ", with escapes for @", escaped: "@"},
+			{name: ", with escapes for @ and everything but ASCII", ascii: true, escaped: "@"},
+			{name: ", with escapes for <, @ and everything but ASCII", ascii: true, escaped: "<@"},
+			{name: ", with escapes for / and @", slash: true, escaped: "@"},
+			{name: ", with escapes for / and everything but ASCII", ascii: true, slash: true},
+			{name: ", with the escapes that Meta writes", ascii: true, slash: true, escaped: "<@"},
+			{name: ", with escapes for <, > and &", escaped: "<>&\u2028\u2029"},
+			{name: ", with escapes for <, >, & and everything but ASCII", ascii: true, escaped: "<>&"},
+			{name: ", with the escapes that Gson writes", escaped: "<>&='\u2028\u2029"},
+			{name: ", with the escapes that .NET writes", ascii: true, upper: true, escaped: "<>&'+`\""},
+		} {
+			if layout.indent != "" && escapes.upper {
+				continue // no library is known that writes so
+			}
+			style := escapes
+			style.name = layout.name + escapes.name
+			style.colon, style.comma, style.indent = layout.colon, layout.comma, layout.indent
+			all = append(all, style)
+		}
+	}
+	return all
 }
 
 // rewrite writes valid JSON in the style, with members and numbers as they are. It
@@ -227,7 +373,7 @@ func (s jsonStyle) appendString(out, literal []byte) []byte {
 	for _, r := range text {
 		short := strings.IndexRune("\"\\\b\f\n\r\t", r)
 		switch {
-		case short >= 0:
+		case short >= 0 && (r != '"' || !strings.ContainsRune(s.escaped, '"')):
 			out = append(out, '\\', `"\bfnrt`[short])
 		case r == '/' && s.slash:
 			out = append(out, `\/`...)
@@ -254,11 +400,12 @@ func (s jsonStyle) appendEscape(out []byte, r rune) []byte {
 // tryURLs looks for a spelling of the public URL that the signature is right for.
 func (v *Verifier) tryURLs(ctx context.Context, r *incoming) *Rejection {
 	configured := v.settings["public_url"]
-	if configured == "" {
+	if configured == "" || len(r.Body) > maxDiagnosedBytes {
 		return nil
 	}
 	base, query, _ := strings.Cut(configured, "?")
-	candidates := []string{swapScheme(base), strings.TrimSuffix(base, "/"), base + "/"}
+	candidates := []string{swapScheme(base), strings.TrimSuffix(base, "/"), base + "/", swapScheme(strings.TrimSuffix(base, "/")), swapScheme(base) + "/"}
+	candidates = append(candidates, otherPorts(base)...)
 	if r.URL != nil {
 		if scheme, rest, ok := strings.Cut(base, "://"); ok {
 			host, _, _ := strings.Cut(rest, "/")
@@ -295,6 +442,22 @@ func (v *Verifier) trySettings(ctx context.Context, r *incoming) *Rejection {
 						fmt.Sprintf("set hash to %s, encoding to %s and key_encoding to %s", hash, written, form))
 				}
 			}
+		}
+	}
+	for _, template := range []string{"{body}", "{timestamp}.{body}", "{timestamp}{body}", "{timestamp}:{body}", "v0:{timestamp}:{body}", "{body}{timestamp}", "{id}.{timestamp}.{body}", "{id}{timestamp}{body}", "{method}{url}{body}", "{url}{body}"} {
+		if strings.Contains(template, "{id}") && v.settings["id_header"] == "" || strings.Contains(template, "{url}") && v.settings["public_url"] == "" ||
+			strings.Contains(template, "{timestamp}") && v.settings.stamp().unit == noUnit {
+			continue
+		}
+		for _, written := range []encoding{hexDigits, base64Std} {
+			if v.withSettings(map[string]string{"template": template, "encoding": string(written)}).verifies(ctx, r) {
+				return reject(ReasonWrongSettings, "the signature is right with other settings", fmt.Sprintf("set template to %s and encoding to %s", template, written))
+			}
+		}
+	}
+	for _, prefix := range []string{"", "sha256=", "sha1=", "sha512=", "v1=", "v0=", "v1,"} {
+		if prefix != v.settings["prefix"] && v.withSettings(map[string]string{"prefix": prefix}).verifies(ctx, r) {
+			return reject(ReasonWrongSettings, "the signature is right with other settings", fmt.Sprintf("set prefix to %q", prefix))
 		}
 	}
 	return nil

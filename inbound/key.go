@@ -83,6 +83,11 @@ func (a algorithm) hash(secret []byte) hash.Hash {
 	return hmac.New(sha256.New, secret)
 }
 
+// isHMAC reports whether a secret of the algorithm may be any bytes.
+func (a algorithm) isHMAC() bool {
+	return a == hmacSHA1 || a == hmacSHA256 || a == hmacSHA512 || a == prefixedSHA256
+}
+
 // size is the length of a signature in bytes; 0 where that varies.
 func (a algorithm) size() int {
 	switch a {

@@ -8,8 +8,8 @@ import (
 // What the diagnoses of rejected requests may cost. Beyond it a rejection says only
 // what the verification found.
 const (
-	diagnosedBytesPerSecond = 1 << 20
-	diagnosedBytesAtOnce    = 2 << 20
+	diagnosedBytesPerSecond = 256 << 10
+	diagnosedBytesAtOnce    = 512 << 10
 	minDiagnosedBytes       = 8 << 10 // what the shortest body counts for
 )
 
