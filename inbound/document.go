@@ -29,6 +29,7 @@ const (
 	maxFormFields     = 1000
 	maxFormFieldBytes = 1 << 20 // of all fields of a form in parts, without its files
 	maxDecodedBytes   = 32 << 20
+	maxSignedForm     = 1 << 20 // of a form whose fields are signed one by one: far more than is sent
 )
 
 // ErrNoRoom says that [Request.MayDecode] refused the memory for a decoded body.
@@ -131,10 +132,27 @@ func looksJSON(text []byte) bool { return len(text) > 0 && (text[0] == '{' || te
 // looksForm reports whether a text is application/x-www-form-urlencoded with a number of
 // fields that somebody would send.
 func looksForm(text []byte) bool {
-	return bytes.IndexByte(text, '=') > 0 && bytes.Count(text, []byte("&")) < maxFormFields && bytes.IndexFunc(text, notInForm) < 0
+	if bytes.IndexByte(text, '=') <= 0 || bytes.Count(text, []byte("&")) >= maxFormFields {
+		return false
+	}
+	for _, c := range text {
+		if notInForm[c] {
+			return false
+		}
+	}
+	return true
 }
 
-func notInForm(r rune) bool { return r <= ' ' || strings.ContainsRune("<>\"{}\\\x7f", r) }
+// notInForm are the bytes that no form has in it, since they are escaped.
+var notInForm = func() (is [256]bool) {
+	for c := range ' ' + 1 {
+		is[c] = true
+	}
+	for _, c := range []byte("<>\"{}\\\x7f") {
+		is[c] = true
+	}
+	return is
+}()
 
 // isJSON reports whether the body is JSON and all of it is well formed.
 func (d *document) isJSON() bool { return d.json != nil && json.Valid(d.json) }

@@ -60,6 +60,9 @@ func mailgunProofs(d *document) []mailgunProof {
 // name, in the notation of PHP's serialize with all values as strings.
 // Source: developer.paddle.com/classic, "Verifying webhooks".
 func verifyPaddleClassic(_ context.Context, v *Verifier, r *incoming) (*Rejection, error) {
+	if len(r.Body) > maxSignedForm {
+		return tooLargeForm(), nil
+	}
 	form := r.document().form
 	signature := fromBase64(form.Get("p_signature"))
 	if signature == nil {
@@ -73,6 +76,10 @@ func verifyPaddleClassic(_ context.Context, v *Verifier, r *incoming) (*Rejectio
 		}
 	}
 	return v.noMatch(), nil
+}
+
+func tooLargeForm() *Rejection {
+	return reject(ReasonMalformedBody, "the body is larger than any form that is signed field by field", "")
 }
 
 func phpSerialized(form url.Values) string {

@@ -1,6 +1,7 @@
 package inbound
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -37,7 +38,13 @@ func verifyTwilio(_ context.Context, v *Verifier, r *incoming) (*Rejection, erro
 	if len(c.signatures) == 0 {
 		return malformedSignature(s), nil
 	}
-	fields := twilioFields(r.document().form)
+	var fields []byte
+	if !looksJSON(bytes.TrimSpace(r.Body)) {
+		if len(r.Body) > maxSignedForm {
+			return tooLargeForm(), nil
+		}
+		fields = twilioFields(r.document().form)
+	}
 	for _, address := range v.addresses(r, s) {
 		for _, k := range v.rings[0] {
 			if s.algorithm.matches(k, [][]byte{[]byte(address), fields}, c.signatures) {
