@@ -113,7 +113,7 @@ type Rejection struct {
 	Hint      string   // the next step
 	Method    string   // of the request
 	Headers   []Header // as they came, credentials masked
-	Body      []byte   // its first bytes, MaxRejectionBodyBytes at most
+	Body      []byte   // whole where it has MaxRejectionBodyBytes at most, else its first MaxShownBodyBytes
 	BodyBytes int      // how many there were
 }
 
@@ -123,7 +123,8 @@ func (r Rejection) At() time.Time { return r.ID.Time() }
 // What is kept of the rejections of a source.
 const (
 	MaxRejections           = 100 // the newest
-	MaxRejectionBodyBytes   = 8 << 10
+	MaxRejectionBodyBytes   = 256 << 10 // a body of that size is kept whole, so that it can be verified again
+	MaxShownBodyBytes       = 8 << 10   // what is kept of a larger one, and what lists show
 	MaxRejectionHeaderBytes = 8 << 10
 	MaxRejectionTextBytes   = 2 << 10 // of Detail and of Hint
 )

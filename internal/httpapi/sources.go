@@ -305,7 +305,7 @@ type rejectionBody struct {
 	Hint         string             `json:"hint" doc:"The next step"`
 	Method       string             `json:"method"`
 	Headers      []posthaste.Header `json:"headers" doc:"As they came, credentials masked"`
-	Body         string             `json:"body" doc:"Its first 8 KiB"`
+	Body         string             `json:"body" doc:"Its first 8 KiB. Bodies of up to 256 KiB are kept whole"`
 	BodyEncoding string             `json:"body_encoding" enum:"text,base64" doc:"base64 where the body is not UTF-8"`
 	BodyBytes    int                `json:"body_bytes" doc:"How many there were"`
 }
@@ -313,13 +313,14 @@ type rejectionBody struct {
 func showRejection(r posthaste.Rejection) rejectionBody {
 	body := rejectionBody{
 		ReceivedAt: moment(r.At()), Reason: r.Reason, Detail: r.Detail, Hint: r.Hint, Method: r.Method,
-		Headers: r.Headers, Body: string(r.Body), BodyEncoding: "text", BodyBytes: r.BodyBytes,
+		Headers: r.Headers, BodyEncoding: "text", BodyBytes: r.BodyBytes,
 	}
 	if body.Headers == nil {
 		body.Headers = []posthaste.Header{}
 	}
-	if !utf8.Valid(r.Body) {
-		body.Body, body.BodyEncoding = base64.StdEncoding.EncodeToString(r.Body), "base64"
+	shown := r.Body[:min(len(r.Body), posthaste.MaxShownBodyBytes)]
+	if body.Body = string(shown); !utf8.Valid(shown) {
+		body.Body, body.BodyEncoding = base64.StdEncoding.EncodeToString(shown), "base64"
 	}
 	return body
 }

@@ -268,7 +268,7 @@ func (h *Handler) reject(q *request, why inbound.Rejection) {
 	h.Pipeline.Reject(q.r.Context(), q.known, posthaste.Rejection{
 		Reason: string(why.Reason), Detail: clip(why.Text, posthaste.MaxRejectionTextBytes), Hint: clip(why.Hint, posthaste.MaxRejectionTextBytes),
 		Method: q.r.Method, Headers: q.kept(posthaste.MaxRejectionHeaderBytes),
-		Body: q.body[:min(len(q.body), posthaste.MaxRejectionBodyBytes)], BodyBytes: len(q.body),
+		Body: q.body, BodyBytes: len(q.body),
 	})
 }
 

@@ -186,7 +186,7 @@ func TestBadSignature(t *testing.T) {
 		}
 		h := push("d-1", nil)
 		s.do("POST", s.at(row), h, bytes.NewReader(make([]byte, 1<<20))).want(t, 401)
-		if r := s.rejections(row)[0]; len(r.Body) != posthaste.MaxRejectionBodyBytes || r.BodyBytes != 1<<20 {
+		if r := s.rejections(row)[0]; len(r.Body) != posthaste.MaxShownBodyBytes || r.BodyBytes != 1<<20 {
 			t.Errorf("of a large body %d bytes are kept, and %d counted", len(r.Body), r.BodyBytes)
 		}
 	})

@@ -17,6 +17,9 @@ const (
 	// rejectionsASecond bounds what is kept of a source's rejections: whoever knows
 	// its URL can send as many as he likes, and each would be a commit.
 	rejectionsASecond = 5
+	// rejectedBytesASecond bounds the bodies that are kept whole. Of others only the
+	// beginning is kept.
+	rejectedBytesASecond = 512 << 10
 	rejectionTimeout  = 2 * time.Second
 )
 
@@ -25,25 +28,32 @@ type rejectionTally struct {
 	mu      sync.Mutex
 	second  time.Duration // uptime at which the present second began
 	kept    int           // in it
+	bytes   int           // of bodies that were kept whole in it
 	skipped int           // since the last one that was kept
 	open    bool          // the count in the database is not 0, as far as is known here
 	endedAt time.Duration // uptime at which it was set to 0
 }
 
-// take reports whether a rejection is to be kept, and for how many it then counts.
-func (t *rejectionTally) take(now time.Duration) (count int, keep bool) {
+// take reports whether a rejection is kept, for how many it then counts, and how many
+// bytes of its body are kept.
+func (t *rejectionTally) take(now time.Duration, bodyBytes int) (count, keptBytes int, keep bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.second == 0 || now-t.second >= time.Second {
-		t.second, t.kept = now, 0
+		t.second, t.kept, t.bytes = now, 0, 0
 	}
 	if t.kept == rejectionsASecond {
 		t.skipped++
-		return 0, false
+		return 0, 0, false
 	}
+	keptBytes = bodyBytes
+	if bodyBytes > posthaste.MaxRejectionBodyBytes || t.bytes+bodyBytes > rejectedBytesASecond {
+		keptBytes = min(bodyBytes, posthaste.MaxShownBodyBytes)
+	}
+	t.bytes += keptBytes
 	count = t.skipped + 1
 	t.kept, t.skipped, t.open = t.kept+1, 0, true
-	return count, true
+	return count, keptBytes, true
 }
 
 // keeps reports whether the next rejection would be kept.
@@ -75,10 +85,11 @@ func (p *Pipeline) KeepsRejection(known *KnownSource) bool {
 // look at. It keeps some of many, and tells the operator when a source has taken
 // nothing for long. The sender is answered the same whatever becomes of it.
 func (p *Pipeline) Reject(ctx context.Context, known *KnownSource, r posthaste.Rejection) {
-	count, keep := p.sources.slot(known.Row.ID).rejections.take(uptime())
+	count, bodyBytes, keep := p.sources.slot(known.Row.ID).rejections.take(uptime(), len(r.Body))
 	if !keep {
 		return
 	}
+	r.Body = r.Body[:bodyBytes]
 	r.ID = p.ids.Mint(p.clock.Now())
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), rejectionTimeout)
 	defer cancel()
