@@ -122,7 +122,7 @@ func (r Rejection) At() time.Time { return r.ID.Time() }
 
 // What is kept of the rejections of a source.
 const (
-	MaxRejections           = 100 // the newest
+	MaxRejections           = 100       // the newest
 	MaxRejectionBodyBytes   = 256 << 10 // a body of that size is kept whole, so that it can be verified again
 	MaxShownBodyBytes       = 8 << 10   // what is kept of a larger one, and what lists show
 	MaxRejectionHeaderBytes = 8 << 10

@@ -20,7 +20,7 @@ const (
 	// rejectedBytesASecond bounds the bodies that are kept whole. Of others only the
 	// beginning is kept.
 	rejectedBytesASecond = 512 << 10
-	rejectionTimeout  = 2 * time.Second
+	rejectionTimeout     = 2 * time.Second
 )
 
 // rejectionTally is what a replica remembers of the rejections of a source.
