@@ -23,14 +23,14 @@ import (
 // connections that are in use, and hold bytes back that arrive later all the
 // same, after the one who sent them has given up.
 type network struct {
-	upstream string
 	listener net.Listener
 	done     sync.WaitGroup
 
-	mu      sync.Mutex
-	weather weather
-	changed chan struct{} // closed and replaced when the weather changes
-	links   map[*link]bool
+	mu       sync.Mutex
+	upstream string
+	weather  weather
+	changed  chan struct{} // closed and replaced when the weather changes
+	links    map[*link]bool
 }
 
 // weather is what happens to bytes on their way. The zero value is fine weather.
@@ -76,7 +76,10 @@ func (n *network) serve() {
 		if err != nil {
 			return
 		}
-		server, err := net.Dial("tcp", n.upstream)
+		n.mu.Lock()
+		upstream := n.upstream
+		n.mu.Unlock()
+		server, err := net.Dial("tcp", upstream)
 		if err != nil {
 			_ = client.Close()
 			continue
@@ -171,6 +174,19 @@ func (n *network) turn(w weather) {
 	n.weather = w
 	close(n.changed)
 	n.changed = make(chan struct{})
+}
+
+// lead makes the network lead to another database, and resets every connection.
+func (n *network) lead(t *testing.T, db string) {
+	t.Helper()
+	u, err := url.Parse(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.mu.Lock()
+	n.upstream = u.Host
+	n.mu.Unlock()
+	n.reset()
 }
 
 // reset resets every connection that there is.

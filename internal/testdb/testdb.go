@@ -179,3 +179,45 @@ func (c *Cluster) Kill() {
 		c.tb.Fatal(err)
 	}
 }
+
+// Standby starts a hot standby of the server, which reaches it by through, a URL of
+// the server that may lead through a proxy. It ends after the test.
+func (c *Cluster) Standby(through string) *Cluster {
+	c.tb.Helper()
+	s, err := c.cluster.Standby(c.tb.Context(), through)
+	if err != nil {
+		c.tb.Fatalf("start a standby: %v", err)
+	}
+	c.tb.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			c.tb.Errorf("close the standby: %v", err)
+		}
+	})
+	return &Cluster{tb: c.tb, cluster: s}
+}
+
+// Promote makes a server of a standby.
+func (c *Cluster) Promote() {
+	c.tb.Helper()
+	if err := c.cluster.Promote(c.tb.Context()); err != nil {
+		c.tb.Fatal(err)
+	}
+}
+
+// Dump writes a dump of a database of this server and returns its path.
+func (c *Cluster) Dump(database string) string {
+	c.tb.Helper()
+	path, err := c.cluster.Dump(c.tb.Context(), database)
+	if err != nil {
+		c.tb.Fatal(err)
+	}
+	return path
+}
+
+// Restore replaces a database of this server, or makes it, from a dump.
+func (c *Cluster) Restore(database, dump string) {
+	c.tb.Helper()
+	if err := c.cluster.Restore(c.tb.Context(), database, dump); err != nil {
+		c.tb.Fatal(err)
+	}
+}
