@@ -27,7 +27,7 @@ const claimSQL = `
 with ` + fenceSQL + `,
 wanted as materialized (
 	select w.*, not w.ignores and exists (
-		select from gates g where g.endpoint = w.endpoint and (g.breaker <> 0 or g.retry_after_until > $6::int8)) as shut
+		select from gates g where g.endpoint = w.endpoint and (g.breaker <> 0 or g.retry_after_until > $6::int8 and g.retry_after_until <= $6::int8 + ` + longestHold + `)) as shut
 	from unnest($3::int4[], $4::int4[], $5::int8[], $7::bool[]) w (endpoint, cap, from_at, ignores)),
 picked as materialized (
 	select q.*
@@ -40,6 +40,10 @@ picked as materialized (
 	where exists (select from fence) and not w.shut),` + claimTail + `
 select (select count(*) from fence), (select count(*) from dropped), (select array_agg(endpoint) from wanted where shut), l.*
 from (values (1)) one left join leased l on true`
+
+// longestHold is how far ahead a Retry-After can hold: gate.MaxRetryAfter and gate.HoldSlack, in
+// microseconds. One that holds longer was noted by a wrong clock.
+const longestHold = `3660000000`
 
 // claimTail is the part of a statement that leases for the epoch $1 what its CTE
 // picked has: due rows, locked. It drops those that lead nowhere.

@@ -109,6 +109,8 @@ func statements(d day) []statement {
 		{"plainBeat", plainBeatSQL},
 		{"lockEpoch", lockEpochSQL},
 		{"raise", raiseSQL},
+		{"pullBack", pullBackSQL},
+		{"tryNow", tryNowSQL},
 		{"owned", ownedSQL},
 		{"ownedDue", ownedDueSQL},
 		{"revoke", revokeSQL},

@@ -24,7 +24,7 @@ func (db *DB) Claim(ctx context.Context, p store.ClaimParams) (store.Claimed, er
 			if err != nil {
 				return err
 			}
-			if !w.IgnoreGate && (g.Breaker != gate.Closed || g.RetryAfterUntil.After(p.Now)) {
+			if !w.IgnoreGate && (g.Breaker != gate.Closed || g.Asked(p.Now)) {
 				out.Shut = append(out.Shut, g)
 				continue
 			}

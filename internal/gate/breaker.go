@@ -81,7 +81,7 @@ func (s State) Record(p Policy, now time.Time, results []Result) (State, []Trans
 	for _, r := range results {
 		k := r.kind()
 		isProbe := s.Breaker == HalfOpen && r.Attempt == s.Probe
-		if until := now.Add(min(r.RetryAfter, MaxRetryAfter)); r.RetryAfter > 0 && until.After(s.RetryAfterUntil) {
+		if until := now.Add(min(r.RetryAfter, MaxRetryAfter)); r.RetryAfter > 0 && (until.After(s.RetryAfterUntil) || !s.Asked(now)) {
 			s.RetryAfterUntil = until
 		}
 		switch {
@@ -116,7 +116,7 @@ func (s State) Record(p Policy, now time.Time, results []Result) (State, []Trans
 func (s State) failed(p Policy, now time.Time) State {
 	since := now.Sub(s.FailedAt)
 	switch {
-	case s.FailingSince.IsZero(), p.Gap > 0 && !s.FailedAt.IsZero() && since > p.Gap:
+	case s.FailingSince.IsZero(), s.FailingSince.Sub(now) > HoldSlack, p.Gap > 0 && !s.FailedAt.IsZero() && since > p.Gap:
 		s.FailingSince, s.FailedAt = now, now
 	case p.Gap > 0 && since >= p.Gap/8: // not with each failure, since a change is a write
 		s.FailedAt = now

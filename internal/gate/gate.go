@@ -80,16 +80,31 @@ func (p Policy) Limited() bool { return p.Limit != nil || p.RetryRPS > 0 }
 
 // Hold returns until when nothing may be attempted, zero if something may be now.
 // Once an open breaker's time has come that is one probe; see [State.Probing].
+//
+// A time that is further away than anything that sets it was taken from a wrong clock,
+// and does not count.
 func (s State) Hold(p Policy, now time.Time) time.Time {
 	var until time.Time
-	if s.RetryAfterUntil.After(now) {
+	if within(s.RetryAfterUntil, now, MaxRetryAfter) {
 		until = s.RetryAfterUntil
 	}
-	if p.Breaker != nil && s.Breaker != Closed && s.OpenUntil.After(now) && s.OpenUntil.After(until) {
+	if p.Breaker != nil && s.Breaker != Closed && s.OpenUntil.After(until) &&
+		within(s.OpenUntil, now, max(time.Duration(p.Breaker.ResetMax), time.Duration(p.Breaker.Reset), p.Timeout+ProbeMargin)) {
 		until = s.OpenUntil
 	}
 	return until
 }
+
+// HoldSlack is how far a hold may reach beyond the longest that is set.
+const HoldSlack = time.Minute
+
+// within reports whether a time is ahead, and no further than what can have set it.
+func within(until, now time.Time, most time.Duration) bool {
+	return until.After(now) && until.Sub(now) <= most+HoldSlack
+}
+
+// Asked reports whether the endpoint has asked to be left alone now.
+func (s State) Asked(now time.Time) bool { return within(s.RetryAfterUntil, now, MaxRetryAfter) }
 
 // Probing reports whether the next attempt has to be a probe.
 func (s State) Probing(p Policy) bool { return p.Breaker != nil && s.Breaker != Closed }

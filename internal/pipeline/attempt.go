@@ -116,7 +116,7 @@ func (p *Pipeline) guard(l *loaded) *verdict {
 	switch e := l.endpoint; {
 	case e == nil || e.deleted() || p.routing.tenantDeleted(l.lease.Tenant):
 		return &verdict{state: posthaste.StateDead, reason: posthaste.ReasonEndpointDeleted}
-	case !l.lease.ExpiresAt.After(now):
+	case !l.lease.ExpiresAt.After(now) && p.clock.believed():
 		return &verdict{state: posthaste.StateDead, reason: posthaste.ReasonExpired}
 	case !e.open():
 		return &verdict{why: "endpoint closed"}

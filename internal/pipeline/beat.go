@@ -107,15 +107,20 @@ func (p *Pipeline) beat(ctx context.Context) error {
 	}
 	params := p.beatParams()
 	params.LowWater = low
-	asked := time.Now()
+	asked := p.clock.wall()
 	beat, err := p.store.Beat(ctx, params)
 	if err != nil {
 		return err
 	}
-	p.clock.observe(beat.Now, asked, time.Now())
+	step := p.clock.observe(beat.Now, asked, p.clock.wall())
 	p.routing.beaten(beat.Now, beat.Newer)
 	p.life.alivened(params.Epoch, began, beat.Now, low)
 	p.lookAround(ctx, beat.Replicas)
+	if step != 0 {
+		if err := p.clockWasSet(ctx, step); err != nil {
+			return err
+		}
+	}
 	p.learnGates(beat.Gates)
 	if p.gates.known().IsZero() { // as they could not be read at the start
 		if err := p.loadGates(ctx); err != nil {
@@ -145,7 +150,7 @@ func (l *life) alivened(epoch store.Epoch, began time.Duration, row time.Time, l
 // it is forgotten before work of the new epoch begins.
 func (p *Pipeline) register(ctx context.Context, rewound bool) error {
 	began := sinceBoot()
-	asked := time.Now()
+	asked := p.clock.wall()
 	low, _ := p.ledger.lowWater(p.clock.Now())
 	got, err := p.store.Register(ctx, store.RegisterParams{Name: p.cfg.Replica, LowWater: low, Delivers: p.cfg.Roles.Deliver, Last: p.epoch()})
 	if err != nil {
@@ -158,7 +163,7 @@ func (p *Pipeline) register(ctx context.Context, rewound bool) error {
 		}
 		return err
 	}
-	p.clock.observe(got.Now, asked, time.Now())
+	p.clock.observe(got.Now, asked, p.clock.wall())
 	old := p.epoch()
 	if rewound || got.Rewound {
 		p.forget(ctx)

@@ -73,6 +73,10 @@ func (p *Pipeline) chores(ctx context.Context) {
 		p.log.WarnContext(ctx, "make partitions ahead; accepting makes them on the way", "err", err)
 	}
 	for ctx.Err() == nil {
+		if !p.clock.believed() {
+			p.log.WarnContext(ctx, "retention waits: the database's clock was set ahead, or is not this machine's")
+			return
+		}
 		call, cancel := context.WithTimeout(ctx, time.Minute)
 		got, err := p.store.Retain(call, store.RetainParams{
 			Now: p.clock.Now(), Retention: p.cfg.Retention, DeadRetention: p.cfg.DeadRetention,

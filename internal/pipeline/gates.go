@@ -79,7 +79,7 @@ func (g *gatebook) learn(row store.Gate, now time.Time) (before gate.State) {
 	if now.Sub(s.ClosedAt) > rampMemory {
 		s.ClosedAt = time.Time{}
 	}
-	if !s.RetryAfterUntil.After(now) {
+	if !s.Asked(now) {
 		s.RetryAfterUntil = time.Time{}
 	}
 	if s == (gate.State{}) {
@@ -199,7 +199,7 @@ func (p *Pipeline) mayStart(e *endpoint, lease store.Lease, now time.Time) bool 
 		return s.Hold(e.policy, now).IsZero()
 	}
 	mine := gate.Attempt{Delivery: lease.Delivery, Number: lease.Number}
-	return s.Breaker == gate.HalfOpen && s.Probe == mine && !s.RetryAfterUntil.After(now)
+	return s.Breaker == gate.HalfOpen && s.Probe == mine && !s.Asked(now)
 }
 
 // slotsFor returns how many attempts of an endpoint may be under way on this replica:

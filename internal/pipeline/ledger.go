@@ -16,6 +16,7 @@ type ledger struct {
 	minter posthaste.Minter
 	open   []*entry // in the order of their ids; resolved ones leave when they are the first
 	head   int
+	old    []*entry // of before the minter began anew, with higher ids
 }
 
 // entry is one minted event id. It is resolved when nothing holds it.
@@ -74,12 +75,44 @@ func (l *ledger) resolve(e *entry) {
 // effect: longer than any statement may run (the drivers end one after 15 s).
 const abandonAfter = 20 * time.Second
 
+// ahead returns how far the minter is ahead of the clock.
+func (l *ledger) ahead(now time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.minter.Mint(now).Time().Sub(now)
+}
+
+// setBack lets the minter begin anew from the clock, which was set back. What is not
+// resolved yet stays so. A commit that was given up needs no answer any more: the new
+// epoch that has to follow fences it.
+func (l *ledger) setBack() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.open[l.head:] {
+		if e.holds > 0 && e.abandonedAt == 0 {
+			l.old = append(l.old, e)
+		}
+	}
+	l.minter, l.open, l.head = posthaste.Minter{}, nil, 0
+}
+
 // lowWater returns the lowest id that is not resolved, or, if all are, one that
 // is above every id minted so far, and the abandoned entries below it whose
 // fate the database can now tell.
 func (l *ledger) lowWater(now time.Time) (posthaste.ID, []*entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.old = slices.DeleteFunc(l.old, func(e *entry) bool { return e.holds <= 0 })
+	low, abandoned := l.lowest(now)
+	for _, e := range l.old {
+		if e.id.Compare(low) < 0 {
+			low = e.id
+		}
+	}
+	return low, abandoned
+}
+
+func (l *ledger) lowest(now time.Time) (posthaste.ID, []*entry) {
 	var abandoned []*entry
 	ripe := sinceBoot() - abandonAfter
 	for i, e := range l.open[l.head:] {
@@ -105,7 +138,8 @@ func (l *ledger) unresolved() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.compact()
-	return l.head < len(l.open)
+	l.old = slices.DeleteFunc(l.old, func(e *entry) bool { return e.holds <= 0 })
+	return l.head < len(l.open) || len(l.old) > 0
 }
 
 // compact gives back the space before head once it is most of the slice.

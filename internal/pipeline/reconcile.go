@@ -39,6 +39,9 @@ func (p *Pipeline) reconcile(ctx context.Context, leads bool) error {
 	if repaired > 0 || dead > 0 {
 		p.log.WarnContext(ctx, "reconciled", "repaired", repaired, "dead_rows", dead, "took", time.Since(began))
 	}
+	if err == nil && leads {
+		err = p.pullBack(ctx)
+	}
 	if err != nil {
 		return err
 	}

@@ -30,6 +30,16 @@ func Next(policy posthaste.RetryPolicy, failures int, random float64, retryAfter
 	return max(wait, min(retryAfter, MaxRetryAfter)), true
 }
 
+// Longest returns the longest wait that [Next] gives under the policy, whatever the
+// receiver asks for.
+func Longest(policy posthaste.RetryPolicy) time.Duration {
+	longest := MaxRetryAfter
+	for _, step := range policy.Schedule {
+		longest = max(longest, spread(time.Duration(step), policy.Jitter, 1))
+	}
+	return longest
+}
+
 // spread never trusts its input: a wait that overflowed would be negative, and a
 // retry would follow at once, for ever.
 func spread(step time.Duration, jitter, random float64) time.Duration {

@@ -35,6 +35,11 @@ type Upkeep interface {
 	// due_at, or now. It returns how many it repaired.
 	RepairStranded(ctx context.Context, p RepairStrandedParams) (int, error)
 
+	// PullBack makes unowned due rows due from Now on, in their order, that are due later
+	// than their endpoint ever lets work wait: a clock was ahead when they were made. Their runs end at
+	// ExpiresAt at the latest. It moves at most Limit rows, and returns how many it moved.
+	PullBack(ctx context.Context, p PullBackParams) (int, error)
+
 	// MakePartitions makes the daily partitions that cover [From, To]. On SQLite it does nothing.
 	MakePartitions(ctx context.Context, from, to time.Time) error
 
@@ -116,6 +121,20 @@ type StrandedDelivery struct {
 type RepairStrandedParams struct {
 	Deliveries []StrandedDelivery
 	Now        time.Time
+}
+
+// PullBackParams are PullBack's.
+type PullBackParams struct {
+	Endpoints []LongestWait
+	Now       time.Time
+	Limit     int
+}
+
+// LongestWait bounds the times of an endpoint's waiting work.
+type LongestWait struct {
+	Endpoint  EndpointNo
+	Latest    time.Time // nothing is due later, nor is to be tried later
+	ExpiresAt time.Time // of a run that begins now
 }
 
 // RetainParams are Retain's.

@@ -32,6 +32,7 @@ type Metrics struct {
 	GivenBack      *prometheus.CounterVec // leases given back unstarted, by reason
 	Lost           *prometheus.CounterVec // leases revoked, by who noticed: reclaim, low_water, audit, reconcile, shutdown
 	Rewinds        prometheus.Counter     // times that the database turned out to be another one, or to have gone back
+	PulledBack     prometheus.Counter     // deliveries that waited for a time that a wrong clock gave them
 	Repaired       prometheus.Counter     // pending deliveries that only the reconciler found
 	Epochs         prometheus.Counter     // epochs taken: 1, and one more for each time this replica was reclaimed
 	BeatFailures   prometheus.Counter
@@ -82,6 +83,7 @@ func NewMetrics() *Metrics {
 		GivenBack:       f.counters("leases_given_back_total", "Leases given back unstarted, by reason.", "reason"),
 		Lost:            f.counters("leases_lost_total", "Leases revoked, their attempt recorded as lost, by who noticed.", "noticed_by"),
 		Rewinds:         f.counter("database_rewinds_total", "Times that the database turned out to be another one, or to have gone back in time: a failover, or a restored backup."),
+		PulledBack:      f.counter("deliveries_pulled_back_total", "Deliveries that waited for a time that a wrong clock gave them."),
 		Repaired:        f.counter("deliveries_repaired_total", "Pending deliveries that only the reconciler found; zero in a healthy system."),
 		Epochs:          f.counter("epochs_total", "Epochs taken: one at start, one more for each time others took this replica for dead."),
 		BeatFailures:    f.counter("beat_failures_total", "Heartbeats that failed."),

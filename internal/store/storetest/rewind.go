@@ -14,6 +14,7 @@ var rewindCases = []testCase{
 	{name: "raising the low-water mark of an epoch that is gone is fenced", run: testRaiseLowWaterFenced},
 	{name: "what was born below the low-water mark of a living epoch is stranded", run: testStrandedBelowLowWater},
 	{name: "a beat older than the one seen means that the database went back", run: testBeatRewound},
+	{name: "what waits longer than its endpoint lets it is pulled back, in order", run: testPullBack},
 	{name: "an epoch below the last one means that the database went back", run: testRegisterRewound},
 }
 
@@ -137,4 +138,43 @@ func testRegisterRewound(t *testing.T, f *fixture) {
 	if err != nil || !third.Rewound {
 		t.Fatalf("after the database went back: %+v, %v", third, err)
 	}
+}
+
+// A clock was ahead when the work was made due, and is set right.
+func testPullBack(t *testing.T, f *fixture) {
+	r, ep, other := f.replica(t), f.endpoint(t), f.endpoint(t)
+	soon := f.event(f.due(ep, f.at(time.Minute)))
+	var ahead []store.NewEvent
+	for i := range 3 {
+		e := f.event(f.due(ep, f.at(10*365*24*time.Hour-time.Duration(i)*time.Second)))
+		e.Deliveries[0].ExpiresAt = f.at(10*365*24*time.Hour + 72*time.Hour)
+		ahead = append(ahead, e)
+	}
+	elsewhere := f.event(f.due(other, f.at(5*time.Hour)))
+	f.accept(t, r, append(ahead, soon, elsewhere)...)
+	held := f.acceptLeased(t, r, ep)
+	p := store.PullBackParams{
+		Endpoints: []store.LongestWait{{Endpoint: ep.No, Latest: f.at(time.Hour), ExpiresAt: f.at(72 * time.Hour)}},
+		Now:       f.now, Limit: 2,
+	}
+	for _, want := range []int{2, 1, 0} {
+		if got, err := r.PullBack(t.Context(), p); err != nil || got != want {
+			t.Fatalf("pulled back %d, want %d; %v", got, want, err)
+		}
+		p.Now = p.Now.Add(time.Millisecond)
+	}
+	leases := f.claim(t, r, f.at(time.Second), ep, other)
+	if len(leases) != len(ahead) {
+		t.Fatalf("claimed %d, want %d: %v", len(leases), len(ahead), leases)
+	}
+	for i, l := range leases { // the last one was due first
+		if want := ahead[len(ahead)-1-i].ID.Delivery(1); l.Delivery != want || !l.ExpiresAt.Equal(f.at(72*time.Hour)) {
+			t.Errorf("%d: %+v, want delivery %x with an end within 72 h", i, l, want)
+		}
+		f.settleMoved(t, r, f.delivered(l))
+		f.wantDue(t, l.Delivery, 0)
+	}
+	f.wantDue(t, soon.ID.Delivery(1), 1)
+	f.wantDue(t, elsewhere.ID.Delivery(1), 1)
+	f.settleMoved(t, r, f.delivered(held))
 }
