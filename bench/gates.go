@@ -31,6 +31,7 @@ func scenarios() []scenario {
 		{name: "dead-neighbour", replicas: 1, play: deadNeighbour},
 		{name: "limit-precision", replicas: 3, play: limitPrecision},
 		{name: "limited-throughput", replicas: 1, play: limitedThroughput},
+		{name: "ordered", replicas: 1, play: orderedThroughput},
 		{name: "expiry", replicas: 1, once: true, play: expiry},
 		{name: "deletion", replicas: 1, once: true, play: deletion},
 		{name: "acknowledge", replicas: 1, play: acknowledge},
