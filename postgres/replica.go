@@ -105,7 +105,7 @@ func register(ctx context.Context, tx pgx.Tx, p store.RegisterParams) (store.Reg
 		if store.Epoch(next) <= p.Last {
 			made.Rewound = true
 		}
-		if seconds > next {
+		if seconds = max(seconds, int32(p.Last)+1); seconds > next {
 			if _, err := tx.Exec(ctx, jumpEpochSQL, seconds); err != nil {
 				return made, err
 			}

@@ -252,3 +252,46 @@ func TestATenantThatCannotBeLoadedHoldsUpNobody(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 }
+
+// An accept was given up, and asked for in vain; then it reaches the database after all. Stored
+// now, its delivery would wait for as long as this replica lives.
+func TestAnAcceptThatComesTooLateIsRefused(t *testing.T) {
+	onBoth(t, func(t *testing.T, e *engine) {
+		r := newReceiver(t)
+		row := e.endpoint(r.URL, nil)
+		entry := e.ledger.mint(e.clock.Now())
+		known := e.routing.of(e.tenant.No)
+		now := e.clock.Now()
+		every, err := e.routing.ensure(t.Context(), store.EveryTenant)
+		if err != nil {
+			t.Fatal(err)
+		}
+		late := store.AcceptParams{
+			Epoch: e.epoch(), Now: now,
+			Routing: []store.TenantVersion{{Tenant: store.EveryTenant, Version: every.version()}, {Tenant: e.tenant.No, Version: known.version()}},
+			Events: []store.NewEvent{{
+				Event:  posthaste.Event{ID: entry.id, Type: "a", Source: "api", CorrelationID: entry.id, Payload: []byte("x"), FanOut: 1},
+				Tenant: e.tenant.No, Namespace: store.NamespaceAPI,
+				Deliveries: []store.NewDelivery{{Endpoint: row.No, Leased: true, ExpiresAt: now.Add(time.Hour)}},
+			}},
+		}
+		e.ledger.abandon(entry)
+		e.ledger.mu.Lock()
+		entry.abandonedAt -= abandonAfter
+		e.ledger.mu.Unlock()
+		e.eventually(20*time.Second, "the fate of the accept is decided", func() bool {
+			if err := e.renew(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return !e.ledger.unresolved()
+		})
+		if _, err := e.flaky.Store.Accept(t.Context(), late); !errors.Is(err, store.ErrFenced) {
+			t.Errorf("the late accept: %v, want it fenced", err)
+		}
+		got := e.send("a", "again") // as its sender does, who was told 503
+		if d, _ := e.ended(got.ID, 1); d.State != posthaste.StateDelivered {
+			t.Errorf("%+v", d)
+		}
+		e.verified()
+	})
+}
