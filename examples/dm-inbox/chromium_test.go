@@ -176,7 +176,7 @@ func TestBrowsers(t *testing.T) {
 	}
 
 	// Anna answers; Amir sees it, and that the customer read it.
-	anna.do(chromedp.SendKeys(chromedp.CSS(`#reply textarea`), "No, we have it in all sizes. Shall I keep one for you?"), chromedp.Click(chromedp.CSS(`#reply button`)))
+	anna.do(chromedp.SendKeys(chromedp.CSS(`#reply textarea`), "No, we have it in all sizes. Shall I keep one for you?\r")) // Enter sends
 	for _, w := range []window{anna, amir} {
 		w.sees(".message.out .text", "in all sizes")
 		w.sees(".message.out .read", "read")

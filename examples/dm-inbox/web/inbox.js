@@ -82,6 +82,14 @@ form.addEventListener("submit", async (submit) => {
 	refresh();
 });
 
+// Enter sends; Shift+Enter begins a new line, and so does Enter that ends the input of
+// a character which takes several keys.
+form.text.addEventListener("keydown", (key) => {
+	if (key.key !== "Enter" || key.shiftKey || key.isComposing) return;
+	key.preventDefault();
+	if (!key.repeat) form.requestSubmit();
+});
+
 document.getElementById("close").addEventListener("click", () => post("close").then(refresh));
 document.addEventListener("visibilitychange", refresh);
 
