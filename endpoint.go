@@ -28,13 +28,16 @@ type Definition struct {
 	Description string            `json:"description" doc:"Free text, 1,024 bytes at most"`
 	EventTypes  []string          `json:"event_types" doc:"Patterns: an exact type, a prefix such as invoice.*, or *. Of sources of Meta, * and meta.* bring each message twice: as meta.message, and inside of the request meta.webhook"`
 	Sources     []string          `json:"sources" doc:"Only events that came in there: ids of sources, or api; empty: wherever they came in"`
-	Headers     map[string]string `json:"headers" doc:"Sent with every delivery"`
-	Signature   Signature         `json:"signature"`
-	Retry       RetryPolicy       `json:"retry"`
-	MaxInFlight int               `json:"max_in_flight" doc:"Attempts under way at once, over all replicas, 1 to 1000"`
-	RateLimit   *RateLimit        `json:"rate_limit" null:"off" doc:"Attempts a second, over all replicas; null: no limit"`
-	Ordered     Ordering          `json:"ordered" doc:"\"endpoint\": one delivery at a time, in the order in which the events were accepted; false: as many at once as max_in_flight"`
-	Breaker     *Breaker          `json:"breaker" null:"off" doc:"Stops attempts at an endpoint that fails; null: never"`
+	Headers     map[string]string `json:"headers" doc:"Sent with every delivery, and shown to everybody who reads the endpoint: credentials belong into secret_headers"`
+	// SecretHeaders are sent as Headers are. Values come in as they are to be sent; from
+	// the pipeline on each is the text of a [SealedHeader].
+	SecretHeaders map[string]string `json:"secret_headers,omitempty" doc:"Sent with every delivery, such as Authorization. Write-only: sealed at rest, and never shown again"`
+	Signature     Signature         `json:"signature"`
+	Retry         RetryPolicy       `json:"retry"`
+	MaxInFlight   int               `json:"max_in_flight" doc:"Attempts under way at once, over all replicas, 1 to 1000"`
+	RateLimit     *RateLimit        `json:"rate_limit" null:"off" doc:"Attempts a second, over all replicas; null: no limit"`
+	Ordered       Ordering          `json:"ordered" doc:"\"endpoint\": one delivery at a time, in the order in which the events were accepted; false: as many at once as max_in_flight"`
+	Breaker       *Breaker          `json:"breaker" null:"off" doc:"Stops attempts at an endpoint that fails; null: never"`
 }
 
 // Signature says how deliveries are signed.

@@ -42,7 +42,7 @@ func (d Definition) ValidateHandler(rules DefinitionRules) []Problem {
 	}
 	problems = append(problems, d.validateSubscription()...)
 	problems = append(problems, d.Retry.validate(rules)...)
-	if len(d.Headers) > 0 {
+	if len(d.Headers) > 0 || len(d.SecretHeaders) > 0 {
 		problems = append(problems, Problem{Field: "headers", Message: "are for endpoints with a URL", Hint: "leave them out"})
 	}
 	problems = append(problems, d.validateInFlight()...)

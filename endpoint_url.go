@@ -49,6 +49,8 @@ func (rules DefinitionRules) validateURL(field, raw string) []Problem {
 		return problem("names a handler", "a handler is made by the program that registers it, not by a request; "+example)
 	case len(raw) > MaxURLBytes:
 		return problem("is too long", strconv.Itoa(MaxURLBytes)+" bytes at most")
+	case isMaskedURL(raw):
+		return problem("contains a masked value", "send the credentials themselves, or leave the url out to keep it")
 	case strings.ContainsFunc(raw, func(c rune) bool { return c <= ' ' || c == 0x7f || c == '\\' }):
 		return problem("has a space, a backslash or a control character in it", "write spaces as %20; "+example)
 	}

@@ -35,7 +35,7 @@ const (
 func (d Definition) Validate(rules DefinitionRules) []Problem {
 	problems := rules.validateURL("url", d.URL)
 	problems = append(problems, d.validateSubscription()...)
-	problems = append(problems, validateHeaders(d.Headers)...)
+	problems = append(problems, d.validateHeaders()...)
 	problems = append(problems, d.validateSignature()...)
 	problems = append(problems, d.Retry.validate(rules)...)
 	problems = append(problems, d.validateInFlight()...)
@@ -90,13 +90,26 @@ func validateSources(sources []string) (problems []Problem) {
 	return problems
 }
 
-func validateHeaders(headers map[string]string) (problems []Problem) {
-	if n := len(headers); n > MaxEndpointHeaders {
-		return []Problem{{Field: "headers", Message: fmt.Sprintf("has %d headers", n), Hint: fmt.Sprintf("%d at most", MaxEndpointHeaders)}}
+// validateHeaders validates headers and secret headers, which are one set to a receiver.
+func (d Definition) validateHeaders() (problems []Problem) {
+	if n := len(d.Headers) + len(d.SecretHeaders); n > MaxEndpointHeaders {
+		return []Problem{{Field: "headers", Message: fmt.Sprintf("has %d headers", n), Hint: fmt.Sprintf("%d at most, with secret_headers", MaxEndpointHeaders)}}
 	}
 	seen := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(d.Headers)) {
+		if HoldsCredentials(name) {
+			problems = append(problems, Problem{
+				Field: "headers." + name, Message: "holds credentials", Hint: "put it into secret_headers, which are sealed and never shown again",
+			})
+		}
+	}
+	problems = append(problems, validateHeaders("headers.", d.Headers, seen)...)
+	return append(problems, validateHeaders("secret_headers.", d.SecretHeaders, seen)...)
+}
+
+func validateHeaders(prefix string, headers, seen map[string]string) (problems []Problem) {
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
-		field := "headers." + name
+		field := prefix + name
 		lower := strings.ToLower(name)
 		if other, twice := seen[lower]; twice {
 			problems = append(problems, Problem{
@@ -106,6 +119,9 @@ func validateHeaders(headers map[string]string) (problems []Problem) {
 		seen[lower] = name
 		problems = append(problems, validateHeaderName(field, name)...)
 		value := headers[name]
+		if prefix == "secret_headers." && IsSealedHeader(value) {
+			continue // it was looked at before it was sealed
+		}
 		if len(value) > MaxHeaderValueBytes || !httpguts.ValidHeaderFieldValue(value) || value != strings.Trim(value, " \t") {
 			problems = append(problems, Problem{
 				Field: field, Message: "has a value that cannot be sent",
@@ -176,6 +192,9 @@ func (d Definition) validateSignature() (problems []Problem) {
 	taken := map[string]string{}
 	for name := range d.Headers {
 		taken[strings.ToLower(name)] = "headers." + name
+	}
+	for name := range d.SecretHeaders {
+		taken[strings.ToLower(name)] = "secret_headers." + name
 	}
 	for _, n := range names {
 		field := "signature.headers." + n.field

@@ -23,21 +23,23 @@ type Endpoints struct {
 // NewEndpoint is an endpoint to create. Only URL is required; what is left out
 // takes the server's default.
 type NewEndpoint struct {
-	URL         string               `json:"url"`
-	UID         string               `json:"uid,omitempty"`      // the caller's own id, unique among the tenant's endpoints
-	Metadata    map[string]string    `json:"metadata,omitempty"` // the caller's own words
-	Description string               `json:"description,omitempty"`
-	EventTypes  []string             `json:"event_types,omitempty"` // default: ["*"]
-	Sources     []string             `json:"sources,omitempty"`     // ids of sources, or "api". Default: wherever events came in
-	Enabled     *bool                `json:"enabled,omitempty"`     // default: true
-	Headers     map[string]string    `json:"headers,omitempty"`     // sent with every delivery
-	Secret      string               `json:"secret,omitempty"`      // default: made by the server, in the answer
-	Signature   *posthaste.Signature `json:"signature,omitempty"`
-	Retry       *Retry               `json:"retry,omitempty"`
-	MaxInFlight int                  `json:"max_in_flight,omitempty"` // attempts under way at once
-	RateLimit   *posthaste.RateLimit `json:"rate_limit,omitempty"`    // default: no limit
-	Ordered     posthaste.Ordering   `json:"ordered,omitempty"`       // default: Unordered
-	Breaker     *Breaker             `json:"breaker,omitempty"`       // default: the server's; &Breaker{Off: true}: none
+	URL         string            `json:"url"`
+	UID         string            `json:"uid,omitempty"`      // the caller's own id, unique among the tenant's endpoints
+	Metadata    map[string]string `json:"metadata,omitempty"` // the caller's own words
+	Description string            `json:"description,omitempty"`
+	EventTypes  []string          `json:"event_types,omitempty"` // default: ["*"]
+	Sources     []string          `json:"sources,omitempty"`     // ids of sources, or "api". Default: wherever events came in
+	Enabled     *bool             `json:"enabled,omitempty"`     // default: true
+	Headers     map[string]string `json:"headers,omitempty"`     // sent with every delivery
+	// SecretHeaders are sent with every delivery and never shown again.
+	SecretHeaders map[string]string    `json:"secret_headers,omitempty"`
+	Secret        string               `json:"secret,omitempty"` // default: made by the server, in the answer
+	Signature     *posthaste.Signature `json:"signature,omitempty"`
+	Retry         *Retry               `json:"retry,omitempty"`
+	MaxInFlight   int                  `json:"max_in_flight,omitempty"` // attempts under way at once
+	RateLimit     *posthaste.RateLimit `json:"rate_limit,omitempty"`    // default: no limit
+	Ordered       posthaste.Ordering   `json:"ordered,omitempty"`       // default: Unordered
+	Breaker       *Breaker             `json:"breaker,omitempty"`       // default: the server's; &Breaker{Off: true}: none
 }
 
 // Breaker is the part of a circuit breaker that differs from the server's default.
@@ -74,6 +76,8 @@ type Retry struct {
 type Endpoint struct {
 	ID string `json:"id"`
 	posthaste.Definition
+	SecretHeaders map[string]SecretHeader `json:"secret_headers"`
+
 	UID       string            `json:"uid"`
 	Metadata  map[string]string `json:"metadata"`
 	Enabled   bool              `json:"enabled"`
@@ -85,6 +89,12 @@ type Endpoint struct {
 	CreatedAt time.Time         `json:"created_at"`
 	UpdatedAt time.Time         `json:"updated_at"`
 	DeletedAt time.Time         `json:"deleted_at,omitzero"`
+}
+
+// SecretHeader stands for the value of a header that the server never shows.
+type SecretHeader struct {
+	Set         bool   `json:"set"`
+	Fingerprint string `json:"fingerprint"` // the same for the same value
 }
 
 // SigningSecret is a secret that deliveries are signed with, without the secret.

@@ -94,7 +94,8 @@ type Result struct {
 
 	// Headers are the first 64 by name, values as they came (any byte from 0x80
 	// up may be in them), credentials masked. Body is the first 16 KiB as they
-	// came, not decompressed.
+	// came, not decompressed. Where the two repeat the endpoint's own credentials, those
+	// are masked as well.
 	Headers []posthaste.Header
 	Body    []byte
 
@@ -176,6 +177,12 @@ func (s *Sender) Close() {
 //
 // A failed lookup may take up to two seconds more, to tell whose fault it is.
 func (s *Sender) Send(ctx context.Context, t *Target, m *Message) Result {
+	r := s.send(ctx, t, m)
+	t.mask(&r)
+	return r
+}
+
+func (s *Sender) send(ctx context.Context, t *Target, m *Message) Result {
 	r := Result{StartedAt: s.now()}
 	w := workspaces.Get().(*workspace)
 	defer w.free()

@@ -1,7 +1,6 @@
 package deliver
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"net/http"
@@ -63,33 +62,6 @@ func isValue(s string) bool {
 	return true
 }
 
-// Masked stands for a value that is never stored or shown.
-const Masked = "***"
-
-// HoldsCredentials reports whether a header, by its name, is likely to hold
-// what lets its reader in somewhere. WWW-Authenticate is not among them: it is
-// the question, and explains a 401.
-func HoldsCredentials(name string) bool {
-	var buf [64]byte // every header of every response comes by here: no garbage for the usual name
-	lower := append(buf[:0], name...)
-	for i, c := range lower {
-		if 'A' <= c && c <= 'Z' {
-			lower[i] = c + ('a' - 'A')
-		}
-	}
-	switch string(lower) {
-	case "authorization", "proxy-authorization", "cookie", "set-cookie", "set-cookie2",
-		"authentication-info", "proxy-authentication-info":
-		return true
-	}
-	for _, part := range [...]string{"token", "secret", "password", "api-key", "apikey", "credential", "access-key"} {
-		if bytes.Contains(lower, []byte(part)) {
-			return true
-		}
-	}
-	return false
-}
-
 // keepHeaders returns what is stored of a response's headers. net/http does not
 // keep their order, so it is by name.
 func keepHeaders(h http.Header) []posthaste.Header {
@@ -104,10 +76,13 @@ func flatten(h http.Header) []posthaste.Header {
 	}
 	out := make([]posthaste.Header, 0, len(h))
 	for name, values := range h {
-		hide := HoldsCredentials(name)
+		hide := posthaste.HoldsCredentials(name)
 		for _, value := range values {
-			if hide {
-				value = Masked
+			switch {
+			case hide:
+				value = posthaste.Masked
+			case name == "Location", name == "Content-Location":
+				value = posthaste.MaskURL(value)
 			}
 			out = append(out, posthaste.Header{Name: name, Value: value})
 		}

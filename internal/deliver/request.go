@@ -148,7 +148,7 @@ func appendTimestamp(b []byte, name string, at time.Time) []byte {
 
 // RequestHeaders returns what an attempt that started at startedAt sends or has
 // sent, sorted by name, to show it later: the signature and the endpoint's
-// credentials are Masked. Host and Content-Length, which follow from URL and
+// credentials are masked. Host and Content-Length, which follow from URL and
 // body, are not among them; the body need not be set.
 //
 // It takes apart what would be sent, so the two cannot differ.
@@ -163,12 +163,12 @@ func (s *Sender) RequestHeaders(t *Target, m *Message, startedAt time.Time) []po
 		switch {
 		case name == "Host", name == "Content-Length":
 			continue
-		case HoldsCredentials(name):
-			value = Masked
+		case posthaste.HoldsCredentials(name), t.secret[http.CanonicalHeaderKey(name)]:
+			value = posthaste.Masked
 		case t.standard != nil && name == signature.HeaderSignature:
-			value = "v1," + Masked
+			value = "v1," + posthaste.Masked
 		case t.hex != nil && name == t.names.Signature:
-			value = "sha256=" + Masked
+			value = "sha256=" + posthaste.Masked
 		}
 		out = append(out, posthaste.Header{Name: name, Value: value})
 	}

@@ -1,6 +1,7 @@
 package deliver
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -32,6 +33,9 @@ type Target struct {
 	trace []byte
 	own   map[string]bool
 
+	secret  map[string]bool // canonical names of headers that the endpoint marks secret
+	secrets [][]byte        // what is masked where a receiver repeats it
+
 	standard *signature.Standard
 	hex      *signature.Hex // exactly one of the two is set
 	names    posthaste.SignatureHeaders
@@ -57,10 +61,44 @@ func NewTarget(d posthaste.Definition, secrets []string) (*Target, error) {
 	if err := t.prepareSignature(d.Signature, secrets); err != nil {
 		return nil, fmt.Errorf("prepare the endpoint: %w", err)
 	}
-	if err := t.prepareHeaders(d.Headers); err != nil {
+	if err := errors.Join(t.prepareHeaders(d.Headers), t.prepareHeaders(d.SecretHeaders)); err != nil {
 		return nil, fmt.Errorf("prepare the endpoint: %w", err)
 	}
+	t.prepareSecrets(d)
 	return t, nil
+}
+
+// minSecretBytes is the length from which on a secret is masked where a receiver
+// repeats it. A shorter one would be found in much that has nothing to do with it.
+const minSecretBytes = 6
+
+func (t *Target) prepareSecrets(d posthaste.Definition) {
+	t.secret = map[string]bool{}
+	secrets := posthaste.SecretParameters(d.URL)
+	for _, name := range slices.Sorted(maps.Keys(d.SecretHeaders)) {
+		t.secret[http.CanonicalHeaderKey(name)] = true
+		value := d.SecretHeaders[name]
+		secrets = append(secrets, value)
+		if _, after, ok := strings.Cut(value, " "); ok { // Bearer and the token
+			secrets = append(secrets, after)
+		}
+	}
+	for _, secret := range secrets {
+		if len(secret) >= minSecretBytes {
+			t.secrets = append(t.secrets, []byte(secret))
+		}
+	}
+}
+
+// mask masks the endpoint's own credentials where the receiver's answer repeats them.
+func (t *Target) mask(r *Result) {
+	for _, secret := range t.secrets {
+		r.Body = bytes.ReplaceAll(r.Body, secret, []byte(posthaste.Masked))
+		r.Error = strings.ReplaceAll(r.Error, string(secret), posthaste.Masked)
+		for i := range r.Headers {
+			r.Headers[i].Value = strings.ReplaceAll(r.Headers[i].Value, string(secret), posthaste.Masked)
+		}
+	}
 }
 
 func (t *Target) prepareHeaders(headers map[string]string) error {

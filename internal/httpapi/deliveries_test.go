@@ -41,7 +41,7 @@ func TestDeliveryWithItsAttempts(t *testing.T) {
 			w.Write([]byte("fine"))
 		}
 	})
-	endpoint := s.endpoint(url, `,"retry":{"schedule":["1ms"]},"headers":{"Authorization":"Bearer hush","X-A":"1"}`).text("id")
+	endpoint := s.endpoint(url, `,"retry":{"schedule":["1ms"]},"headers":{"X-A":"1"},"secret_headers":{"Authorization":"Bearer hush"}`).text("id")
 	event := s.send("a.b", `{"n":1}`).want(202).text("id")
 	s.until("delivered", func() bool { return len(s.get("/v1/deliveries?status=delivered").ids()) == 1 })
 	listed := s.get("/v1/deliveries?event_id=" + event + "&endpoint_id=" + endpoint + "&type=a.b").want(200)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -77,6 +78,8 @@ var laterOnEndpoint = map[string]laterField{
 type endpointBody struct {
 	ID string `json:"id"`
 	posthaste.Definition
+	SecretHeaders map[string]secretHeaderBody `json:"secret_headers" doc:"By name; their values are never shown"`
+
 	UID       *string           `json:"uid" doc:"Your own id for it"`
 	Metadata  map[string]string `json:"metadata" doc:"Your own words on it"`
 	Enabled   bool              `json:"enabled"`
@@ -90,14 +93,53 @@ type endpointBody struct {
 	Tenant    string            `json:"tenant,omitempty" doc:"Whose it is, where all tenants are read; * for a handler that gets the events of all tenants, which each of them sees"`
 }
 
+// secretHeaderBody stands for the value of a secret header.
+type secretHeaderBody struct {
+	Set         bool   `json:"set" enum:"true"`
+	Fingerprint string `json:"fingerprint" doc:"The same for the same value: 8 characters of hex"`
+}
+
+func showSecretHeaders(headers map[string]string) map[string]secretHeaderBody {
+	out := make(map[string]secretHeaderBody, len(headers))
+	for name, value := range headers {
+		sealed, _ := posthaste.ParseSealedHeader(value)
+		out[name] = secretHeaderBody{Set: true, Fingerprint: sealed.Fingerprint}
+	}
+	return out
+}
+
+// checkSecretHeaders refuses values that only the server writes. before are those that
+// the endpoint has.
+func checkSecretHeaders(headers, before map[string]string) (problems []posthaste.Problem) {
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		if value := headers[name]; posthaste.IsSealedHeader(value) && value != before[name] {
+			problems = append(problems, posthaste.Problem{
+				Field: "secret_headers." + name, Message: "has a value that cannot be sent", Hint: "without control characters",
+			})
+		}
+	}
+	return problems
+}
+
+// showHeaders masks what holds credentials all the same: an endpoint may be older than
+// the rule that keeps them out of its headers.
+func showHeaders(headers map[string]string) map[string]string {
+	out := make(map[string]string, len(headers))
+	for name, value := range headers {
+		if posthaste.HoldsCredentials(name) {
+			value = posthaste.Masked
+		}
+		out[name] = value
+	}
+	return out
+}
+
 // showEndpoint writes empty lists where the stored definition has none at all,
 // so that no client has to tell null from empty, and the burst that applies.
 func showEndpoint(row store.EndpointRow, g gateBody) endpointBody {
 	e := row.Endpoint
 	d := e.Definition
-	if d.Headers == nil {
-		d.Headers = map[string]string{}
-	}
+	d.URL, d.Headers = posthaste.MaskURL(d.URL), showHeaders(d.Headers)
 	for _, list := range []*[]string{&d.EventTypes, &d.Sources, &d.Retry.Transient} {
 		if *list == nil {
 			*list = []string{}
@@ -120,7 +162,7 @@ func showEndpoint(row store.EndpointRow, g gateBody) endpointBody {
 	}
 	return endpointBody{
 		Tenant: owner,
-		ID:     e.ID.Print(posthaste.KindEndpoint), Definition: d, UID: orNull(e.UID), Metadata: metadata, Enabled: !e.Disabled, Gate: g,
+		ID:     e.ID.Print(posthaste.KindEndpoint), Definition: d, SecretHeaders: showSecretHeaders(d.SecretHeaders), UID: orNull(e.UID), Metadata: metadata, Enabled: !e.Disabled, Gate: g,
 		Version: e.Version, CreatedAt: moment(e.CreatedAt), UpdatedAt: moment(e.UpdatedAt), DeletedAt: moment(e.DeletedAt),
 		Secrets: showSecrets(row.Secrets),
 	}
@@ -150,6 +192,7 @@ func (a *api) createEndpoint(c *call) error {
 	// What could not be decoded has its default, which is good; so both kinds of
 	// problems can be told at once, without telling the same twice.
 	problems = append(problems, without(append(in.Validate(a.rules), in.validateEndpoint()...), problems)...)
+	problems = append(problems, checkSecretHeaders(in.SecretHeaders, nil)...)
 	secret := signature.NewSecret()
 	if in.Secret != nil {
 		secret = *in.Secret

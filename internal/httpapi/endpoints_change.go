@@ -40,6 +40,7 @@ func (a *api) merge(body []byte, row *store.EndpointRow) error {
 	before := e.Validate(a.rules)
 	after := slices.DeleteFunc(in.Validate(a.rules), func(p posthaste.Problem) bool { return slices.Contains(before, p) })
 	problems = append(problems, without(append(after, in.validateEndpoint()...), problems)...)
+	problems = append(problems, checkSecretHeaders(in.SecretHeaders, e.SecretHeaders)...)
 	more, err := a.secretProblems(*row, in.Signature.Scheme, in.Secret)
 	if err != nil {
 		return err
@@ -130,6 +131,7 @@ func (a *api) decodePut(raw []byte, uid string) (putEndpointRequest, error) {
 		return in, err
 	}
 	problems = append(problems, without(append(in.Validate(a.rules), in.validateEndpoint()...), problems)...)
+	problems = append(problems, checkSecretHeaders(in.SecretHeaders, nil)...)
 	if uid != "" {
 		if in.UID != "" && in.UID != uid {
 			problems = append(problems, posthaste.Problem{Field: "uid", Message: "is not the one in the path", Hint: "leave it out, or change it with PATCH"})

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/posthaste-dev/posthaste"
-	"github.com/posthaste-dev/posthaste/internal/deliver"
 )
 
 const (
@@ -17,12 +16,10 @@ const (
 // kept returns the headers as they came, by name, with what lets its reader in
 // somewhere masked, until they are too many bytes.
 func (q *request) kept(maxBytes int) (out []posthaste.Header) {
-	secret := q.verifier.SecretHeaders()
 	for _, name := range sortedNames(q.r.Header) {
-		hide := deliver.HoldsCredentials(name) || slices.Contains(secret, name)
 		for _, value := range q.r.Header[name] {
-			if hide || slices.Contains(q.known.Secret.Secrets, value) {
-				value = deliver.Masked
+			if q.isSecret(name, value) {
+				value = posthaste.Masked
 			}
 			if maxBytes -= len(name) + len(value); maxBytes < 0 {
 				return out
@@ -31,6 +28,14 @@ func (q *request) kept(maxBytes int) (out []posthaste.Header) {
 		}
 	}
 	return out
+}
+
+// isSecret reports whether a header is masked where it is kept, and not sent on: the
+// source marks it secret, its name is that of credentials, or it holds one of the
+// source's secrets under whatever name.
+func (q *request) isSecret(name, value string) bool {
+	return posthaste.HoldsCredentials(name) || slices.Contains(q.verifier.SecretHeaders(), name) ||
+		slices.ContainsFunc(q.known.Secret.Secrets, func(secret string) bool { return secret != "" && strings.Contains(value, secret) })
 }
 
 func sortedNames(h http.Header) []string {
@@ -48,12 +53,15 @@ func sortedNames(h http.Header) []string {
 // nothing of the connection or of a proxy on the way, and nothing under a name
 // that Posthaste gives its own meaning.
 func (q *request) forwarded() (out []posthaste.Header) {
-	bytes, secret := 0, q.verifier.SecretHeaders()
+	bytes := 0
 	for _, name := range sortedNames(q.r.Header) {
-		if !isProviders(q.known.Row.Provider, name) || deliver.HoldsCredentials(name) || slices.Contains(secret, name) {
+		if !isProviders(q.known.Row.Provider, name) {
 			continue
 		}
 		for _, value := range q.r.Header[name] {
+			if q.isSecret(name, value) {
+				continue
+			}
 			bytes += len(name) + len(value)
 			if posthaste.ValidateEventHeader("", name, value) != nil || len(out) == posthaste.MaxEventHeaders || bytes > posthaste.MaxEventHeaderBytes {
 				bytes -= len(name) + len(value)

@@ -7,6 +7,7 @@
 package keyring
 
 import (
+	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -28,8 +29,9 @@ var ErrSealed = errors.New("sealed with another master key, for another place, o
 
 // Keyring seals and opens with one master key. Safe for concurrent use.
 type Keyring struct {
-	aead tink.AEAD
-	id   string
+	aead  tink.AEAD
+	id    string
+	label [sha256.Size]byte // the key of fingerprints
 }
 
 // New takes a master key: the base64 of 32 random bytes, with or without
@@ -47,7 +49,8 @@ func New(masterKey string) (*Keyring, error) {
 	// A hash under a label of its own, so that the id tells nothing of the key
 	// and is no hash of it that anything else uses.
 	sum := sha256.Sum256(append([]byte("posthaste master key id\x00"), raw...))
-	return &Keyring{aead: aead, id: hex.EncodeToString(sum[:8])}, nil
+	label := sha256.Sum256(append([]byte("posthaste fingerprints\x00"), raw...))
+	return &Keyring{aead: aead, id: hex.EncodeToString(sum[:8]), label: label}, nil
 }
 
 func decode(masterKey string) ([]byte, error) {
@@ -75,6 +78,14 @@ func Generate() string {
 // KeyID names the master key, 16 characters of hex: what is sealed is stored
 // beside it, so that a wrong or replaced master key is told from damage.
 func (k *Keyring) KeyID() string { return k.id }
+
+// Fingerprint returns 8 characters of hex by which people tell one secret from another.
+// Without the master key it does not help to guess the secret.
+func (k *Keyring) Fingerprint(secret []byte) string {
+	mac := hmac.New(sha256.New, k.label[:])
+	mac.Write(secret)
+	return hex.EncodeToString(mac.Sum(nil)[:4])
+}
 
 // Seal encrypts plaintext for a place: sealed bytes that are moved elsewhere,
 // another endpoint's row say, do not open there. The result is 40 bytes longer.

@@ -42,7 +42,7 @@ func (p *Pipeline) announceAbout(e *endpoint, eventType string, data map[string]
 	}
 	data["tenant"] = name
 	data["endpoint_id"] = e.row.ID.Print(posthaste.KindEndpoint)
-	data["url"] = e.row.URL
+	data["url"] = posthaste.MaskURL(e.row.URL)
 	data["at"] = p.clock.Now()
 	p.Announce(eventType, data)
 }

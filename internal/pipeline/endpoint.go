@@ -20,6 +20,9 @@ import (
 func (p *Pipeline) CreateEndpoint(ctx context.Context, tenant store.TenantRow, e posthaste.Endpoint, secret string) (store.EndpointRow, error) {
 	now := p.clock.Now()
 	e.ID, e.Version, e.CreatedAt, e.UpdatedAt = p.ids.Mint(now), 1, now, now
+	if err := p.sealHeaders(&e, nil); err != nil {
+		return store.EndpointRow{}, err
+	}
 	params := store.CreateEndpointParams{Tenant: tenant.No, Endpoint: e}
 	if secret != "" {
 		sealed, err := p.keyring.Seal(secretContext(e.ID, 1), []byte(secret))
@@ -97,6 +100,9 @@ func (p *Pipeline) change(ctx context.Context, tenant store.TenantNo, id posthas
 		}
 		before := row.Endpoint
 		if err := change(&row); err != nil {
+			return row, err
+		}
+		if err := p.sealHeaders(&row.Endpoint, before.SecretHeaders); err != nil {
 			return row, err
 		}
 		if same, err := sameEndpoint(before, row.Endpoint); same || err != nil {
@@ -211,7 +217,7 @@ func (p *Pipeline) slotsOf(no store.EndpointNo) int {
 	return p.life.share(posthaste.DefaultDefinition().MaxInFlight)
 }
 
-// RequestHeaders rebuilds the headers that an attempt sent, signatures masked, and
+// RequestHeaders rebuilds the headers that an attempt sent, signatures and credentials masked, and
 // the URL that it went to, from the endpoint's definition as it was then. Both are empty
 // where the definition is not known (a lost attempt).
 func (p *Pipeline) RequestHeaders(ctx context.Context, d store.DeliveryRow, event posthaste.Event, a posthaste.Attempt) ([]posthaste.Header, string, error) {
@@ -225,14 +231,17 @@ func (p *Pipeline) RequestHeaders(ctx context.Context, d store.DeliveryRow, even
 	if err != nil {
 		return nil, "", err
 	}
+	for name := range definition.SecretHeaders {
+		definition.SecretHeaders[name] = posthaste.Masked // and masked again where it is shown
+	}
 	target, err := deliver.NewTarget(definition, []string{placeholderSecret(definition.Signature.Scheme)})
 	if err != nil {
-		return nil, definition.URL, nil //nolint:nilerr // an old definition that today's rules refuse has a URL all the same
+		return nil, posthaste.MaskURL(definition.URL), nil //nolint:nilerr // an old definition that today's rules refuse has a URL all the same
 	}
 	return p.sender.RequestHeaders(target, &deliver.Message{
 		EventID: event.ID, DeliveryID: d.ID, Number: a.Number, Type: event.Type, ContentType: event.ContentType,
 		ContentEncoding: event.ContentEncoding, Traceparent: event.Traceparent, Headers: event.Headers,
-	}, a.StartedAt), definition.URL, nil
+	}, a.StartedAt), posthaste.MaskURL(definition.URL), nil
 }
 
 // placeholderSecret stands in where only the names of headers matter; what it

@@ -152,7 +152,11 @@ func (p *Pipeline) prepareSigning(row store.EndpointRow) (*signing, error) {
 		}
 	}
 	first := &signing{until: until}
-	if first.target, err = deliver.NewTarget(row.Definition, texts); err != nil {
+	definition, err := p.openHeaders(row)
+	if err != nil {
+		return nil, err
+	}
+	if first.target, err = deliver.NewTarget(definition, texts); err != nil {
 		return nil, err
 	}
 	if until.IsZero() {
