@@ -88,8 +88,38 @@ func (db *DB) readChanges(ctx context.Context, p store.ReadChangesParams) (store
 		return store.ChangePage{}, err
 	}
 	page := p.Page(rows, upto, full)
+	if page.Gap, err = db.hasGap(ctx, p, rows, upto); err != nil {
+		return store.ChangePage{}, err
+	}
 	return page, db.describe(ctx, page.Changes)
 }
+
+const (
+	markedSQL = `select exists (select from changes where kind = 0)`
+	markSQL   = `insert into changes (kind, at, tenants, ids) select 0, ` + clockSQL + `, '{}', '{}' where not exists (select from changes where kind = 0)`
+)
+
+// hasGap reports whether the reader has seen transactions that have not happened in this
+// database, or the table was emptied since. It marks a table that was.
+func (db *DB) hasGap(ctx context.Context, p store.ReadChangesParams, rows []store.ChangeRow, upto store.Cursor) (bool, error) {
+	if !upto.Covers(p.After) {
+		return true, nil
+	}
+	for _, r := range rows {
+		if r.Kind == changeMark && upto.Sees(r.Tx) && !p.After.Sees(r.Tx) {
+			return true, nil
+		}
+	}
+	var marked bool
+	if err := db.lookups.QueryRow(ctx, markedSQL).Scan(&marked); err != nil || marked {
+		return false, err
+	}
+	_, err := db.lookups.Exec(ctx, markSQL)
+	return true, err
+}
+
+// changeMark is the kind of the row that is there as long as the table is not emptied.
+const changeMark store.ChangeKind = 0
 
 // changeRows reads the rows that may be new to the cursor, in order, with what
 // can be seen now, and whether there were as many as the limit. Of a cursor that has
@@ -212,10 +242,17 @@ func (db *DB) AppendChange(ctx context.Context, p store.AppendChangeParams) erro
 	return nil
 }
 
-// The rows go in the order of their key, which is nearly that of their age.
-const purgeChangesSQL = `
-with oldest as materialized (select ctid as row, at from changes order by xid, kind limit $2)
-delete from changes where ctid = any (array (select row from oldest where at < $1))`
+const (
+	purgeChangesSQL = `
+delete from changes where ctid = any (array (
+	select ctid from changes where at < $1 and kind <> 0 order by at limit $2))`
+
+	// Rows of transactions that have not begun yet came with a dump of another cluster.
+	// Readers would take them for new once this cluster's numbers reach theirs.
+	purgeForeignChangesSQL = `
+delete from changes where ctid = any (array (
+	select ctid from changes where xid >= pg_snapshot_xmax(pg_current_snapshot())::text::int8 limit $1))`
+)
 
 func (db *DB) purgeChanges(ctx context.Context, p store.RetainParams, retained *store.Retained) error {
 	for range purgeStepsPerCall {
@@ -230,4 +267,15 @@ func (db *DB) purgeChanges(ctx context.Context, p store.RetainParams, retained *
 	}
 	retained.More = true
 	return nil
+}
+
+// purgeForeignChanges deletes what a restored dump brought from another cluster.
+func (db *DB) purgeForeignChanges(ctx context.Context) error {
+	const step = 10_000
+	for {
+		tag, err := db.chores.Exec(ctx, purgeForeignChangesSQL, step)
+		if err != nil || tag.RowsAffected() < step {
+			return err
+		}
+	}
 }

@@ -41,6 +41,7 @@ func (db *DB) Register(ctx context.Context, p store.RegisterParams) (store.Regis
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	var made store.Registered
+	first := db.me.Load() == nil
 	err := db.direct.use(func() error {
 		conn, err := db.direct.hold(ctx, p.Name)
 		if err != nil {
@@ -65,6 +66,9 @@ func (db *DB) Register(ctx context.Context, p store.RegisterParams) (store.Regis
 		db.me.Store(me)
 		return nil
 	})
+	if err == nil && (first || made.Rewound) {
+		err = db.purgeForeignChanges(ctx)
+	}
 	if err != nil {
 		return store.Registered{}, fail("register the replica "+strconv.Quote(p.Name), err)
 	}

@@ -10,15 +10,14 @@ import (
 	"github.com/posthaste-dev/posthaste/internal/store"
 )
 
-// One writer takes turns, so rows are numbered in the order of their commits:
-// whoever has seen one has seen all below it. The newest row is never deleted: the
-// next one takes the number above it.
+// One writer takes turns, so rows are numbered in the order of their commits and
+// without gaps: a reader that has seen one has seen all below it. A number is never
+// given twice, also after the table was emptied.
 const (
 	sqlTell       = `INSERT INTO changes (at, kind, entries, detail) VALUES (?1, ?2, ?3, ?4)`
-	sqlLastChange = `SELECT max(seq) FROM changes`
+	sqlLastChange = `SELECT seq FROM sqlite_sequence WHERE name = 'changes'`
 	sqlChanges    = `SELECT seq, at, kind, entries, detail FROM changes WHERE seq >= ?1 AND seq < ?2 ORDER BY seq LIMIT ?3`
-	sqlOldChanges = `DELETE FROM changes WHERE at < ?1 AND seq IN (SELECT seq FROM changes ORDER BY seq LIMIT ?2)
-  AND seq < (SELECT max(seq) FROM changes)`
+	sqlOldChanges = `DELETE FROM changes WHERE at < ?1 AND seq IN (SELECT seq FROM changes ORDER BY seq LIMIT ?2)`
 )
 
 // entryBytes is the length of a tenant's number and an id.
@@ -90,6 +89,7 @@ func (db *DB) ChangesHead(ctx context.Context) (store.Cursor, error) {
 }
 
 func changesHead(c *conn) (head store.Cursor, err error) {
+	head.Next = 1
 	_, err = c.get(sqlLastChange, func(r row) { head.Next = uint64(r.ColumnInt64(0)) + 1 })
 	return head, err
 }
@@ -109,6 +109,7 @@ func (db *DB) ReadChanges(ctx context.Context, p store.ReadChangesParams) (store
 				return err
 			}
 			page = p.Page(rows, upto, len(rows) == limit)
+			page.Gap = hasGap(p, rows, upto)
 			return describe(c, page.Changes)
 		})
 	})
@@ -116,6 +117,19 @@ func (db *DB) ReadChanges(ctx context.Context, p store.ReadChangesParams) (store
 		return store.ChangePage{}, err
 	}
 	return page, nil
+}
+
+// hasGap reports whether the number that follows those that the reader has seen is
+// missing, or the reader has seen numbers that were never given.
+func hasGap(p store.ReadChangesParams, rows []store.ChangeRow, head store.Cursor) bool {
+	next := max(1, p.After.Next)
+	if p.Until.Next != 0 && p.Until.Next <= next {
+		return false // it asks for nothing
+	}
+	if len(rows) > 0 {
+		return rows[0].Tx != next
+	}
+	return head.Next != next
 }
 
 func changeRows(c *conn, p store.ReadChangesParams, limit int) (rows []store.ChangeRow, err error) {

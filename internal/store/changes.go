@@ -103,6 +103,10 @@ type ChangePage struct {
 	Changes []Change
 	Next    Cursor // has seen all of p.After and the page, with what the page left out as not wanted
 	More    bool   // there was more than the limit
+
+	// Gap says that changes may be missing that p.After has not seen: the table was
+	// emptied, or the database went back to an earlier state.
+	Gap bool
 }
 
 // AppendChangeParams are the arguments of AppendChange.

@@ -18,6 +18,7 @@ type frame struct {
 
 // batch is a part of a page, shared by the clients that it is for.
 type batch struct {
+	reset  []byte // an event stream.reset that goes before the frames; nil: none
 	frames []frame
 	bytes  int
 }

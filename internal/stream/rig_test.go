@@ -33,9 +33,11 @@ type database interface {
 	Migrate(ctx context.Context) error
 }
 
-func openSQLite(t *testing.T) database {
+func openSQLite(t *testing.T) database { return openSQLiteAt(t, testdb.SQLite(t)) }
+
+func openSQLiteAt(t *testing.T, path string) database {
 	t.Helper()
-	db, err := sqlite.Open(t.Context(), sqlite.Config{Path: testdb.SQLite(t), Logger: slog.New(slog.DiscardHandler)})
+	db, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, Logger: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	must(t, db.Migrate(t.Context()))
 	t.Cleanup(func() { must(t, db.Close()) })

@@ -120,7 +120,7 @@ func (s *Stream) Serve(ctx context.Context, w http.ResponseWriter, sub Subscript
 			return nil
 		}
 	case reset != "":
-		if !out.send(appendEvent(nil, printID(start, s.Now()), "stream.reset", []byte(`{"reason":"`+reset+`"}`))) {
+		if !out.send(resetFrame(start, s.Now(), reset)) {
 			return nil
 		}
 	default:
@@ -172,6 +172,9 @@ func (v *visit) catchUp(until store.Cursor) bool {
 		if !ok {
 			return false
 		}
+		if page.Gap {
+			return v.reset(until)
+		}
 		var buf []byte
 		for i := range page.Changes {
 			f, err := newFrame(&page.Changes[i])
@@ -188,6 +191,20 @@ func (v *visit) catchUp(until store.Cursor) bool {
 			return true
 		}
 	}
+}
+
+// reset tells the client that it may have missed changes, and goes on from a cursor, the
+// present one where that is zero.
+func (v *visit) reset(from store.Cursor) bool {
+	if from.Next == 0 {
+		head, err := v.stream.Store.ChangesHead(v.ctx)
+		if err != nil {
+			return false // it comes back with what it has
+		}
+		from = head
+	}
+	v.client.cursor = from
+	return v.out.send(resetFrame(from, v.stream.Now(), resetGap))
 }
 
 // missed reads a page of what the client has missed, when it is its turn.
@@ -273,6 +290,7 @@ func (v *visit) follow() {
 func (v *visit) write(batches []*batch) bool {
 	var buf []byte
 	for _, b := range batches {
+		buf = append(buf, b.reset...)
 		for _, f := range b.frames {
 			if slices.Contains(v.client.kinds, f.kind) && (v.client.tenant == 0 || f.tenant == v.client.tenant) {
 				buf = append(buf, f.bytes...)

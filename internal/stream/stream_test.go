@@ -17,6 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
 
 	"github.com/posthaste-dev/posthaste"
 	"github.com/posthaste-dev/posthaste/internal/store"
@@ -384,4 +386,58 @@ func openFiles(t *testing.T) int {
 	files, err := os.ReadDir("/proc/self/fd")
 	must(t, err)
 	return len(files)
+}
+
+// TestEmptied: somebody empties the table of changes, or the database goes back to an
+// earlier state. Clients that are there are told so, and of all that comes afterwards.
+func TestEmptied(t *testing.T) {
+	path, address := testdb.SQLite(t), testdb.Postgres(t)
+	for name, c := range map[string]struct {
+		open func() database
+		lose func()
+	}{
+		"sqlite": {
+			func() database { return openSQLiteAt(t, path) },
+			func() {
+				conn, err := sqlite.OpenConn(path)
+				must(t, err)
+				defer func() { must(t, conn.Close()) }()
+				conn.SetBlockOnBusy()
+				must(t, sqlitex.ExecuteScript(conn, `DELETE FROM changes; UPDATE sqlite_sequence SET seq = 0 WHERE name = 'changes'`, nil))
+			},
+		},
+		"postgres": {
+			func() database { return openPostgres(t, address) },
+			func() {
+				conn, err := pgx.Connect(t.Context(), address)
+				must(t, err)
+				defer conn.Close(t.Context())
+				_, err = conn.Exec(t.Context(), `delete from changes`)
+				must(t, err)
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := c.open()
+			s, url := serve(t, Config{Store: db})
+			p := newProducer(t, s.Watch(db), "one", 1)
+			r := dial(t, url, "")
+			r.next() // it has joined
+			for range p.batch(t, 50) {
+				r.event(t)
+			}
+			c.lose()
+			if m := r.event(t); m.event != "stream.reset" || m.data != `{"reason":"changes_missing"}` || m.id == "" {
+				t.Fatalf("%+v, want a reset", m)
+			}
+			want := p.batch(t, 1)
+			m := r.event(t)
+			if got := m.about(t); got != want[0] {
+				t.Errorf("after the reset: %s, want %s", got, want[0])
+			}
+			if m := dial(t, url, m.id).event(t); m.event == "stream.reset" || m.about(t) != want[1] {
+				t.Errorf("a client that came back: %+v, want %s", m, want[1])
+			}
+		})
+	}
 }

@@ -87,6 +87,9 @@ func (s *Stream) read(ctx context.Context, at *store.Cursor) time.Duration {
 	tenants, kinds := s.wanted()
 	now := s.Now()
 	page, err := s.Store.ReadChanges(ctx, store.ReadChangesParams{After: *at, Tenants: tenants, Kinds: kinds, Limit: pageRows})
+	if err == nil && page.Gap {
+		return s.resetAll(ctx, at)
+	}
 	if err == nil {
 		err = s.handOut(page, now)
 	}
@@ -102,6 +105,37 @@ func (s *Stream) read(ctx context.Context, at *store.Cursor) time.Duration {
 		return 0
 	}
 	return pollEvery
+}
+
+// resetAll tells every client that it may have missed changes, and goes on from the present.
+func (s *Stream) resetAll(ctx context.Context, at *store.Cursor) time.Duration {
+	head, err := s.Store.ChangesHead(ctx)
+	if err != nil {
+		return retryEvery
+	}
+	s.Log.WarnContext(ctx, "stream: changes are missing, since the table was emptied or the database went back; clients are told")
+	*at = head
+	frame := resetFrame(head, s.Now(), resetGap)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, peers := range s.clients {
+		for c := range peers {
+			if !c.push(&batch{reset: frame, bytes: len(frame)}) {
+				s.remove(c)
+			}
+		}
+	}
+	s.position, s.readAt = head, s.Now()
+	return 0
+}
+
+// resetGap is the reason of a reset where the table of changes does not have what
+// a client has not seen.
+const resetGap = "changes_missing"
+
+// resetFrame is the event that tells a client that it may have missed changes before the cursor.
+func resetFrame(at store.Cursor, now time.Time, reason string) []byte {
+	return appendEvent(nil, printID(at, now), "stream.reset", []byte(`{"reason":"`+reason+`"}`))
 }
 
 // wanted is what the clients that have joined want to see, together. nil: everything.

@@ -19,6 +19,7 @@ var changesCases = []testCase{
 	{name: "a read keeps to tenants, kinds and its end", run: testChangesWanted},
 	{name: "a change of its own keeps its detail", run: testChangesAppend},
 	{name: "changes go a day and an hour later, the numbers go on", run: testChangesPurge},
+	{name: "an emptied table and a cursor that is ahead are gaps", run: testChangesGap},
 	{name: "two replicas commit, a reader sees every change once", run: testChangesRace},
 }
 
@@ -278,6 +279,50 @@ func testChangesPurge(t *testing.T, f *fixture) {
 	next := f.acceptLeased(t, r, ep)
 	got, _ := f.changesSince(t, store.ReadChangesParams{After: head})
 	same(t, "what was told since", toldAll(got), []string{told(store.Change{Kind: store.ChangeAccepted, Event: next.Delivery.Event()})})
+}
+
+// testChangesGap: a reader is told that it may have missed changes, and not told again.
+func testChangesGap(t *testing.T, f *fixture) {
+	ep, r := f.endpoint(t), f.replica(t)
+	read := func(after store.Cursor) store.ChangePage {
+		page, err := f.Store.ReadChanges(t.Context(), store.ReadChangesParams{After: after, Limit: 100})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return page
+	}
+	f.acceptLeased(t, r, ep)
+	seen, err := f.Store.ChangesHead(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if page := read(seen); page.Gap || len(page.Changes) > 0 {
+		t.Errorf("nothing is missing: %+v", page)
+	}
+	f.acceptLeased(t, r, ep)
+	f.Wipe(t, "changes")
+	if !read(seen).Gap {
+		t.Error("an emptied table is no gap to a reader that had not seen all of it")
+	}
+	f.acceptLeased(t, r, ep)
+	if !read(seen).Gap {
+		t.Error("an emptied table is no gap to a second reader")
+	}
+	head, err := f.Store.ChangesHead(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := f.acceptLeased(t, r, ep)
+	page := read(head)
+	if page.Gap {
+		t.Error("a gap to a reader that begins after it")
+	}
+	same(t, "what was told since", toldAll(page.Changes), []string{told(store.Change{Kind: store.ChangeAccepted, Event: last.Delivery.Event()})})
+	ahead := page.Next
+	ahead.Next += 1000
+	if !read(ahead).Gap {
+		t.Error("a cursor that is ahead of the database is no gap")
+	}
 }
 
 // testChangesRace: commits overtake each other all the time, and the reader goes

@@ -30,7 +30,7 @@ type Database struct {
 	// then left out by design: the contract says that they cannot happen there.
 	SingleReplica bool
 
-	// Wipe deletes every row of one of the disposable tables: "due", "dead",
+	// Wipe deletes every row of one of the disposable tables: "changes", "due", "dead",
 	// "replicas" or "gates".
 	Wipe func(t *testing.T, table string)
 
