@@ -66,10 +66,12 @@ func (p *Pipeline) work(it *item) {
 	p.conclude(p.classify(s))
 }
 
-// loadItem finds the endpoint as it is now, and the event if the lease came
-// without it.
+// loadItem finds the endpoint as it is now.
 func (p *Pipeline) loadItem(ctx context.Context, it *item) (loaded, *verdict) {
 	l := loaded{item: it}
+	if it.early != nil {
+		return l, it.early
+	}
 	e, err := p.routing.endpoint(ctx, it.lease.Endpoint)
 	if err != nil {
 		return l, &verdict{why: "endpoint not loaded", wait: loadPause}
@@ -80,28 +82,11 @@ func (p *Pipeline) loadItem(ctx context.Context, it *item) (loaded, *verdict) {
 			return l, &verdict{why: "tenant not loaded", wait: loadPause}
 		}
 	}
-	if it.event != nil {
-		return l, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
-	defer cancel()
-	key := store.EventKey{Tenant: it.lease.Tenant, ID: it.lease.Delivery.Event()}
-	events, err := p.store.Load(ctx, store.LoadParams{Events: []store.EventKey{key}, MaxBytes: 1})
-	switch {
-	case err != nil:
-		return l, &verdict{why: "event not loaded", wait: loadPause}
-	case len(events) == 0: // past its retention: nothing is left to deliver
-		return l, &verdict{state: posthaste.StateDead, reason: posthaste.ReasonExpired}
-	}
-	it.event = &events[0]
 	return l, nil
 }
 
-const (
-	loadTimeout = 5 * time.Second
-	// loadPause is how long work waits that could not be loaded: it must not spin.
-	loadPause = 5 * time.Second
-)
+// disableTimeout bounds the change that disables an endpoint.
+const disableTimeout = 5 * time.Second
 
 // guard is the last look before the request is written: the beat is fresh, the
 // endpoint open and unchanged, the run not expired.
@@ -233,7 +218,7 @@ func (p *Pipeline) giveBack(items []*item, why string) {
 // disable disables an endpoint that its answers speak against, unless it changed
 // meanwhile, and tells the operator.
 func (p *Pipeline) disable(ctx context.Context, e *endpoint, reason string) {
-	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	ctx, cancel := context.WithTimeout(ctx, disableTimeout)
 	defer cancel()
 	_, err := p.change(ctx, e.row.Tenant, e.row.ID, func(current *store.EndpointRow) error {
 		if current.Version != e.row.Version || current.Disabled {

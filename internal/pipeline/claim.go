@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/posthaste-dev/posthaste"
 	"github.com/posthaste-dev/posthaste/internal/store"
 )
 
@@ -18,16 +17,13 @@ const (
 	claimEndpoints = 128
 	claimTotal     = 512
 	claimTimeout   = 5 * time.Second
-	// claimLoadBytes bounds the payloads that are loaded with a claim; the rest
-	// is loaded one by one as its turn comes.
-	claimLoadBytes = 16 << 20
 )
 
 // want picks the endpoints to claim for: ready, open, with room reserved in their lanes.
 func (p *Pipeline) want(ctx context.Context, ready []store.EndpointNo) (out []store.ClaimWant) {
-	total := 0
+	total, most := 0, min(claimTotal, p.lanes.roomToLoad())
 	for _, no := range ready {
-		if len(out) == claimEndpoints || total >= claimTotal {
+		if len(out) == claimEndpoints || total >= most {
 			break
 		}
 		from := p.agenda.from(no) // before the endpoint is judged: what is noted after it counts
@@ -63,7 +59,7 @@ func (p *Pipeline) want(ctx context.Context, ready []store.EndpointNo) (out []st
 			p.startThrough(ctx, e)
 			continue
 		}
-		n := p.lanes.reserve(no, p.slotsFor(e), min(claimCap, claimTotal-total), kind{})
+		n := p.lanes.reserve(no, p.slotsFor(e), min(claimCap, most-total), kind{})
 		if n == 0 {
 			continue // looked at again when room is freed
 		}
@@ -119,7 +115,7 @@ func (p *Pipeline) claim(ctx context.Context, wants []store.ClaimWant) error {
 		p.agenda.claimed(w.Endpoint, last[w.Endpoint], w.From, n < w.Cap)
 	}
 	p.metrics.Claimed.Add(float64(len(got.Leases)))
-	items := p.loadClaimed(ctx, got.Leases)
+	items := p.itemsOf(got.Leases)
 	for _, it := range items {
 		it.pastGate = slices.ContainsFunc(wants, func(w store.ClaimWant) bool { return w.IgnoreGate && w.Endpoint == it.lease.Endpoint })
 	}
@@ -127,34 +123,12 @@ func (p *Pipeline) claim(ctx context.Context, wants []store.ClaimWant) error {
 	return nil
 }
 
-// loadClaimed makes items of leases, with their events as far as the bytes allow.
-func (p *Pipeline) loadClaimed(ctx context.Context, leases []store.Lease) []*item {
+// itemsOf makes items of leases, with those events that were accepted here lately. The
+// loader brings the others.
+func (p *Pipeline) itemsOf(leases []store.Lease) []*item {
 	items := make([]*item, len(leases))
-	keys := make([]store.EventKey, 0, len(leases))
 	for i, l := range leases {
-		id := l.Delivery.Event()
-		items[i] = &item{lease: l, event: p.recent.find(id)}
-		if items[i].event == nil {
-			keys = append(keys, store.EventKey{Tenant: l.Tenant, ID: id})
-		}
-	}
-	if len(keys) == 0 {
-		return items
-	}
-	call, cancel := context.WithTimeout(ctx, claimTimeout)
-	defer cancel()
-	events, err := p.store.Load(call, store.LoadParams{Events: keys, MaxBytes: claimLoadBytes})
-	if err != nil {
-		return items // each is loaded when its turn comes
-	}
-	byID := make(map[posthaste.ID]*posthaste.Event, len(events))
-	for i := range events {
-		byID[events[i].ID] = &events[i]
-	}
-	for _, it := range items {
-		if it.event == nil {
-			it.event = byID[it.lease.Delivery.Event()]
-		}
+		items[i] = &item{lease: l, event: p.recent.find(l.Delivery.Event())}
 	}
 	return items
 }

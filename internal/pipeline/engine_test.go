@@ -47,8 +47,9 @@ type flaky struct {
 	throughs   atomic.Int64 // claims through gates
 	loseClaims atomic.Int64 // so many claims take effect and their answer is lost
 	failClaims atomic.Bool
-	lockGates  atomic.Bool // as if somebody else held the rows of all gates
-	hideGates  atomic.Bool // the list of those that are shut can't be had
+	load       atomic.Pointer[func(context.Context, store.LoadParams) ([]posthaste.Event, error)] // instead
+	lockGates  atomic.Bool                                                                        // as if somebody else held the rows of all gates
+	hideGates  atomic.Bool                                                                        // the list of those that are shut can't be had
 
 	hangSources atomic.Bool // a source can't be had before its caller's patience is over
 	sources     atomic.Int64
@@ -114,6 +115,13 @@ func (f *flaky) Claim(ctx context.Context, p store.ClaimParams) (store.Claimed, 
 		return store.Claimed{}, store.ErrUnavailable
 	}
 	return got, err
+}
+
+func (f *flaky) Load(ctx context.Context, p store.LoadParams) ([]posthaste.Event, error) {
+	if instead := f.load.Load(); instead != nil {
+		return (*instead)(ctx, p)
+	}
+	return f.Store.Load(ctx, p)
 }
 
 func (f *flaky) ClaimThrough(ctx context.Context, p store.ClaimThroughParams) (store.ClaimedThrough, error) {

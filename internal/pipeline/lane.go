@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"slices"
 	"time"
 
 	"github.com/posthaste-dev/posthaste"
@@ -15,8 +16,12 @@ const (
 	roomInAll = 8
 	// maxLaneWait is how long a delivery may wait in a lane before it is given back.
 	maxLaneWait = 15 * time.Second
-	// maxLaneBytes bounds the payloads that wait in all lanes together.
-	maxLaneBytes = 64 << 20
+	// maxLaneBytes bounds the events of leased deliveries in memory, each counted once: beyond
+	// it no event is loaded, and new ones are born due.
+	maxLaneBytes = 32 << 20
+	// maxBytesPerLane bounds the events that wait in one lane, so that a slow
+	// endpoint with large ones leaves room for the others.
+	maxBytesPerLane = maxLaneBytes / 8
 	// roomTotal bounds what is leased to all lanes together, as a multiple of --max-in-flight.
 	roomTotal = 16
 )
@@ -25,15 +30,19 @@ const (
 type item struct {
 	lease    store.Lease
 	event    *posthaste.Event // nil until loaded
+	payload  *payload         // the same, shared by all deliveries of the event
 	entry    *entry           // of work born leased: holds the low-water mark
 	lane     *lane
 	born     bool          // born leased, not claimed
 	startAt  time.Duration // uptime before which it must not start: its slot under a rate limit; 0: now
 	latest   time.Duration // uptime after which it must not start any more; 0: maxLaneWait
+	joined   bool          // has its place in its lane: not behind others of its run
+	left     bool          // was taken back from behind others of its run
+	early    *verdict      // why it ends without an attempt: its event did not come
 	pastGate bool          // claimed past its endpoint's gate, which somebody else holds locked: it stops nothing
 	run      *run          // of an ordered endpoint: what it was leased with
 	queuedAt time.Duration // uptime
-	bytes    int           // counted against maxLaneBytes
+	bytes    int           // of its event, counted against its lane
 	ended    bool          // its attempt has ended, and its lane counts it so
 	recorded bool
 }
@@ -69,8 +78,11 @@ type lane struct {
 	room     int // reserved, waiting, running, or ended and not recorded
 	ended    int // of room: ended and not recorded
 	born     int // of room: born leased
+	bytes    int // of the events of its items
 	waiting  [2]queue[*item]
 	inTurn   [2]bool
+	unloaded queue[*item]  // without their event
+	toLoad   bool          // in turn for a load
 	pace     time.Duration // moving average of an attempt's duration
 }
 
@@ -134,6 +146,12 @@ func (q *queue[T]) pop() T {
 		q.items, q.first = q.items[:0], 0
 	}
 	return x
+}
+
+// putBack puts items before all others.
+func (q *queue[T]) putBack(items []T) {
+	q.items = append(slices.Clone(items), q.items[q.first:]...)
+	q.first = 0
 }
 
 // take removes the items that the test picks.

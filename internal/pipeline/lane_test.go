@@ -52,7 +52,7 @@ func (r *rig) offer(no store.EndpointNo, slots, n int) int {
 	n = r.reserve(no, slots, n, kind{})
 	items := make([]*item, n)
 	for i := range items {
-		items[i] = &item{lease: store.Lease{Endpoint: no, Delivery: r.minter.Mint(testNow).Delivery(1)}}
+		items[i] = &item{event: new(posthaste.Event), lease: store.Lease{Endpoint: no, Delivery: r.minter.Mint(testNow).Delivery(1)}}
 	}
 	r.push(items)
 	return n
@@ -204,7 +204,7 @@ func TestRetriesTakeAPartOfTheSlotsWhileFirstAttemptsWait(t *testing.T) {
 	push := func(no store.EndpointNo, number, n int) {
 		items := make([]*item, r.reserve(no, 10, n, kind{}))
 		for i := range items {
-			items[i] = &item{lease: store.Lease{Endpoint: no, Number: number, Delivery: r.minter.Mint(testNow).Delivery(1)}}
+			items[i] = &item{event: new(posthaste.Event), lease: store.Lease{Endpoint: no, Number: number, Delivery: r.minter.Mint(testNow).Delivery(1)}}
 		}
 		r.push(items)
 	}
@@ -235,8 +235,8 @@ func TestAnItemWaitsForItsSlot(t *testing.T) {
 	r.reserve(1, 10, 2, kind{})
 	soon := uptime() + 50*time.Millisecond
 	r.push([]*item{
-		{lease: store.Lease{Endpoint: 1, Number: 1, Delivery: r.minter.Mint(testNow).Delivery(1)}, startAt: soon},
-		{lease: store.Lease{Endpoint: 1, Number: 1, Delivery: r.minter.Mint(testNow).Delivery(1)}, startAt: soon + time.Hour},
+		{event: new(posthaste.Event), lease: store.Lease{Endpoint: 1, Number: 1, Delivery: r.minter.Mint(testNow).Delivery(1)}, startAt: soon},
+		{event: new(posthaste.Event), lease: store.Lease{Endpoint: 1, Number: 1, Delivery: r.minter.Mint(testNow).Delivery(1)}, startAt: soon + time.Hour},
 	})
 	<-r.started
 	if now := uptime(); now < soon {

@@ -25,7 +25,6 @@ type lanes struct {
 	retried int // of running: no first attempts
 	waiting int
 	room    int
-	bytes   int
 	stopped bool // nothing starts any more
 	work    func(*item)
 	// burdened reports whether too many outcomes wait to be recorded. Nothing starts
@@ -34,14 +33,18 @@ type lanes struct {
 	workers  sync.WaitGroup
 	parked   []chan *item  // workers that wait for an item, the last one first
 	freed    chan struct{} // one token: room was given back
+
+	payloads payloads
+	toLoad   chan struct{} // one token: an item waits for its event, or bytes were freed
 }
 
 func newLanes(maxInFlight int, work func(*item)) *lanes {
 	ls := &lanes{
 		byNo: map[store.EndpointNo]*lane{}, held: map[posthaste.ID]*item{}, runs: map[*run]struct{}{},
-		max: maxInFlight, work: work, freed: make(chan struct{}, 1), burdened: func() bool { return false },
+		max: maxInFlight, work: work, freed: make(chan struct{}, 1), toLoad: make(chan struct{}, 1), burdened: func() bool { return false },
 	}
 	ls.later.ripe = ls.ripen
+	ls.payloads.byID = map[posthaste.ID]*payload{}
 	return ls
 }
 
@@ -60,10 +63,13 @@ func (ls *lanes) lane(endpoint store.EndpointNo, slots int) *lane {
 func (ls *lanes) reserve(endpoint store.EndpointNo, slots, n int, k kind) int {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	if ls.stopped || ls.bytes >= maxLaneBytes {
+	if ls.stopped || ls.payloads.full() {
 		return 0
 	}
 	l := ls.lane(endpoint, slots)
+	if l.bytes >= maxBytesPerLane {
+		return 0
+	}
 	n = max(0, min(n, l.free(k), ls.max*roomTotal-ls.room))
 	l.room += n
 	ls.room += n
@@ -79,7 +85,7 @@ func (ls *lanes) reserve(endpoint store.EndpointNo, slots, n int, k kind) int {
 func (ls *lanes) reserveRun(endpoint store.EndpointNo, n int) int {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	if ls.stopped || ls.bytes >= maxLaneBytes {
+	if ls.stopped || ls.payloads.full() {
 		return 0
 	}
 	l := ls.lane(endpoint, 1)
@@ -159,20 +165,31 @@ func (ls *lanes) pushRun(items []*item) {
 // hold takes an item into account.
 func (ls *lanes) hold(it *item, now time.Duration) {
 	it.lane, it.queuedAt = ls.byNo[it.lease.Endpoint], now // there: room is reserved in it
-	if it.event != nil {
-		it.bytes = len(it.event.Payload)
-	}
-	ls.bytes += it.bytes
+	ls.payloads.hold(it)
 	ls.held[it.lease.Delivery] = it
 	ls.waiting++
+	if it.event == nil {
+		ls.payloads.wait(it)
+		poke(ls.toLoad)
+	}
 }
 
-// join lets an item wait for its time, and then for its turn.
+// join lets an item wait for its event, then for its time, and then for its turn.
 func (ls *lanes) join(it *item, now time.Duration) {
-	if it.startAt > now {
+	it.joined = true
+	switch {
+	case it.event == nil && it.early == nil: // the loader queues it
+	case it.startAt > now:
 		ls.later.add(it)
-	} else {
+	default:
 		ls.queue(it)
+	}
+}
+
+// loaded lets an item go on whose event came, or will never come.
+func (ls *lanes) loaded(it *item, now time.Duration) {
+	if it.joined {
+		ls.join(it, now)
 	}
 }
 
@@ -192,9 +209,20 @@ func (ls *lanes) cut(r *run) []*item {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	rest := r.behind.take(func(*item) bool { return true })
+	ls.stopLoading(rest)
 	ls.waiting -= len(rest)
 	delete(ls.runs, r)
 	return rest
+}
+
+// stopLoading forgets that items wait for their events.
+func (ls *lanes) stopLoading(items []*item) {
+	for _, it := range items {
+		it.left = true
+		if it.event == nil && it.early == nil {
+			ls.payloads.missing -= len(it.lane.unloaded.take(func(x *item) bool { return x == it }))
+		}
+	}
 }
 
 // isLast reports whether a run has no items that have not joined their lane.
@@ -213,7 +241,8 @@ func (ls *lanes) queue(it *item) {
 // ripen queues the items whose time has come.
 func (ls *lanes) ripen() {
 	ls.mu.Lock()
-	for _, it := range ls.later.due(uptime()) {
+	now := uptime()
+	for _, it := range ls.later.due(now) {
 		ls.queue(it)
 	}
 	ls.startAndUnlock()
@@ -358,7 +387,8 @@ func (ls *lanes) settled(items []*item) {
 		if ls.held[it.lease.Delivery] == it {
 			delete(ls.held, it.lease.Delivery)
 		}
-		ls.bytes -= it.bytes
+		ls.payloads.release(it)
+		ls.payloads.queue(it.lane)
 		ls.room--
 		it.lane.room--
 		if it.born {
@@ -370,13 +400,17 @@ func (ls *lanes) settled(items []*item) {
 		}
 		ls.sweep(it.lane)
 	}
+	missing := ls.payloads.missing > 0
 	ls.startAndUnlock()
 	poke(ls.freed)
+	if missing {
+		poke(ls.toLoad)
+	}
 }
 
 // sweep forgets a lane that has nothing.
 func (ls *lanes) sweep(l *lane) {
-	if l.room == 0 && !l.inTurn[firsts] && !l.inTurn[retries] && l.running == 0 {
+	if l.room == 0 && !l.inTurn[firsts] && !l.inTurn[retries] && !l.toLoad && l.running == 0 {
 		delete(ls.byNo, l.endpoint)
 	}
 }
@@ -395,6 +429,10 @@ func (ls *lanes) recall(pick func(*item) bool) (items []*item) {
 		for q := range l.waiting {
 			items = append(items, l.waiting[q].take(pick)...)
 		}
+		for _, it := range l.unloaded.take(func(it *item) bool { return it.joined && pick(it) }) {
+			ls.payloads.missing--
+			items = append(items, it)
+		}
 	}
 	items = append(items, ls.later.take(pick)...)
 	joined := len(items)
@@ -407,6 +445,7 @@ func (ls *lanes) recall(pick func(*item) bool) (items []*item) {
 	for _, it := range items[:joined] {
 		ls.joinNext(it.run)
 	}
+	ls.stopLoading(items[joined:])
 	ls.waiting -= len(items)
 	ls.startAndUnlock()
 	return items

@@ -297,7 +297,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	defer stopBeats()
 	beat.Go(func() { p.runBeat(beats) })
 	for _, loop := range []func(context.Context){
-		p.runSweep, p.runLook, p.runWaker, p.runListen, p.runUpkeep, p.runAudit, p.runGauges, p.runGates, p.runAnnounce,
+		p.runSweep, p.runLoad, p.runLook, p.runWaker, p.runListen, p.runUpkeep, p.runAudit, p.runGauges, p.runGates, p.runAnnounce,
 	} {
 		loops.Go(func() { loop(work) })
 	}

@@ -89,7 +89,7 @@ func TestRunsInLanes(t *testing.T) {
 				}
 				var items []*item
 				for range n {
-					items = append(items, &item{lease: store.Lease{Endpoint: no, Number: 1, Delivery: minter.Mint(testNow).Delivery(1)}})
+					items = append(items, &item{event: new(posthaste.Event), lease: store.Lease{Endpoint: no, Number: 1, Delivery: minter.Mint(testNow).Delivery(1)}})
 				}
 				model[no] = slices.Clone(items)
 				ls.pushRun(items)

@@ -141,7 +141,7 @@ func (p *Pipeline) claimThrough(ctx context.Context, e *endpoint, n int, room ki
 	p.lanes.release(no, n-len(got.Leases), room)
 	p.noteThrough(e, n, from, got)
 	p.metrics.Claimed.Add(float64(len(got.Leases)))
-	items := p.loadClaimed(ctx, got.Leases)
+	items := p.itemsOf(got.Leases)
 	now, at := uptime(), p.clock.Now()
 	for i, it := range items {
 		if start := starts[i]; !start.At.IsZero() {
