@@ -34,20 +34,21 @@ var mayImport = map[string]string{
 
 	"inbound/meta/metatest": "",
 
-	"internal/store":     ". internal/gate",
-	"internal/migration": ". internal/store",
-	"internal/pgconnect": ".",
-	"sqlite":             ". internal/store internal/gate internal/migration",
-	"postgres":           ". internal/store internal/gate internal/migration internal/pgconnect",
-	"internal/retry":     ".",
-	"internal/gate":      ".",
-	"internal/keyring":   ".",
-	"internal/telemetry": ".",
-	"internal/config":    ". signature internal/auth internal/deliver internal/keyring internal/pgconnect", // parses what they define: keys, secrets, networks
-	"internal/auth":      ". internal/store internal/keyring",
-	"internal/deliver":   ". signature",
+	"internal/store":       ". internal/gate",
+	"internal/migration":   ". internal/store",
+	"internal/pgconnect":   ".",
+	"sqlite":               ". internal/store internal/gate internal/migration",
+	"postgres":             ". internal/store internal/gate internal/migration internal/pgconnect",
+	"internal/retry":       ".",
+	"internal/gate":        ".",
+	"internal/concurrency": "",
+	"internal/keyring":     ".",
+	"internal/telemetry":   ".",
+	"internal/config":      ". signature internal/auth internal/deliver internal/keyring internal/pgconnect", // parses what they define: keys, secrets, networks
+	"internal/auth":        ". internal/store internal/keyring",
+	"internal/deliver":     ". signature",
 
-	"internal/pipeline": ". signature internal/store internal/retry internal/gate internal/deliver internal/telemetry internal/keyring",
+	"internal/pipeline": ". signature internal/store internal/retry internal/gate internal/concurrency internal/deliver internal/telemetry internal/keyring",
 
 	"internal/httpapi":   ". signature inbound " + aboveStore + " internal/stream internal/deliver internal/retry internal/gate",
 	"internal/inhttp":    ". inbound internal/deliver " + aboveStore,
@@ -89,7 +90,7 @@ var mayImportTesting = []string{"internal/store/storetest", "internal/testdb", "
 
 // pure lists the packages that take the time as a parameter, so that each of
 // their decisions can be tested as a table.
-var pure = []string{"internal/retry", "internal/gate", "inbound/meta"}
+var pure = []string{"internal/retry", "internal/gate", "internal/concurrency", "inbound/meta"}
 
 // vagueNames are package names that attract whatever has no home.
 var vagueNames = strings.Fields("base common core helper helpers lib misc model models pkg service services shared type types util utils")

@@ -34,7 +34,7 @@ type Definition struct {
 	SecretHeaders map[string]string `json:"secret_headers,omitempty" doc:"Sent with every delivery, such as Authorization. Write-only: sealed at rest, and never shown again"`
 	Signature     Signature         `json:"signature"`
 	Retry         RetryPolicy       `json:"retry"`
-	MaxInFlight   int               `json:"max_in_flight" doc:"Attempts under way at once, over all replicas, 1 to 1000"`
+	MaxInFlight   int               `json:"max_in_flight" doc:"Attempts under way at once at most, over all replicas and one at least in each, 1 to 1000. How many there are adapts to the receiver"`
 	RateLimit     *RateLimit        `json:"rate_limit" null:"off" doc:"Attempts a second, over all replicas; null: no limit"`
 	Ordered       Ordering          `json:"ordered" doc:"\"endpoint\": one delivery at a time, in the order in which the events were accepted; false: as many at once as max_in_flight"`
 	Breaker       *Breaker          `json:"breaker" null:"off" doc:"Stops attempts at an endpoint that fails; null: never"`
@@ -88,7 +88,7 @@ func DefaultDefinition() Definition {
 			Deadline:  Duration(96 * time.Hour),
 			Transient: []string{"3xx", "408", "425", "429", "5xx"},
 		},
-		MaxInFlight: 16,
+		MaxInFlight: 256,
 		Breaker:     &breaker,
 	}
 }

@@ -95,7 +95,8 @@ type Config struct {
 	// OutboxBatch is how many rows of an outbox are relayed at once. Default: 500.
 	OutboxBatch int
 
-	// MaxInFlight is the number of attempts under way at once. Default: 512.
+	// MaxInFlight is the number of attempts under way at once. Default: 4,096, less
+	// where the limits of file descriptors or memory are low.
 	MaxInFlight int
 
 	// MaxPayloadBytes bounds the payload of an event. Default: 1 MiB.

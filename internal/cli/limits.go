@@ -12,7 +12,7 @@ import (
 // limits are the flags for what protects an endpoint. What is not given is left as it
 // is, or to the server's default.
 type limits struct {
-	MaxInFlight *int   `placeholder:"N" help:"Attempts under way at once, over all replicas. New endpoints: 16."`
+	MaxInFlight *int   `placeholder:"N" help:"Attempts under way at once at most, over all replicas. New endpoints: 256."`
 	Rate        string `placeholder:"RPS|none" help:"Attempts a second, over all replicas. New endpoints: none, no limit."`
 	Burst       *int   `placeholder:"N" help:"Attempts that may begin at once under --rate. Never set: --rate, rounded up."`
 	RetryRate   string `placeholder:"RPS|none" help:"Retries a second. New endpoints: none, no limit of their own."`

@@ -31,7 +31,8 @@ type Config struct {
 	AllowHTTP deliver.PlainHTTP
 	// Endpoint is kept in the tenant default under the uid env. Default: none.
 	Endpoint Endpoint
-	// MaxInFlight bounds the attempts under way at once. Default: 512.
+	// MaxInFlight bounds the attempts under way at once. Default: 4,096, less
+	// where the limits of file descriptors or memory are low.
 	MaxInFlight int
 	// MaxPayloadBytes is the largest payload of an event. Default: 1 MiB.
 	MaxPayloadBytes int

@@ -33,7 +33,7 @@ var documented = [][4]string{
 	{"allow-http", "POSTHASTE_ALLOW_HTTP", "", "false"},
 	{"endpoint-url", "POSTHASTE_ENDPOINT_URL", "", ""},
 	{"endpoint-secret", "POSTHASTE_ENDPOINT_SECRET", "", ""},
-	{"max-in-flight", "POSTHASTE_MAX_IN_FLIGHT", "", "512"},
+	{"max-in-flight", "POSTHASTE_MAX_IN_FLIGHT", "", "4096"},
 	{"max-payload", "POSTHASTE_MAX_PAYLOAD", "", "1MiB"},
 	{"disable-after", "POSTHASTE_DISABLE_AFTER", "", "120h"},
 	{"retention", "POSTHASTE_RETENTION", "", "720h"},

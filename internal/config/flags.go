@@ -38,7 +38,7 @@ type Flags struct {
 	EndpointURL    string `name:"endpoint-url" setting:"" placeholder:"URL" help:"Keep an endpoint with the uid env in the tenant default, for a set-up without an API call. Default: none."`
 	EndpointSecret string `name:"endpoint-secret" setting:"" placeholder:"whsec_…" help:"Signing secret of that endpoint. Default: made by the server."`
 
-	MaxInFlight  string `name:"max-in-flight" setting:"" placeholder:"N" help:"Attempts under way at once in this replica. Default: 512."`
+	MaxInFlight  string `name:"max-in-flight" setting:"" placeholder:"N" help:"Attempts under way at once in this replica. Less where the limits of open files or memory are low. Default: 4096."`
 	DisableAfter string `name:"disable-after" setting:"" placeholder:"DURATION" help:"How long an endpoint may fail without one success before it is disabled. Default: 120h."`
 	MaxPayload   string `name:"max-payload" setting:"" placeholder:"SIZE" help:"Largest payload of an event. Default: 1MiB."`
 

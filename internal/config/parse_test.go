@@ -61,7 +61,7 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Listen != "127.0.0.1:8700" || c.Database.Name != "posthaste.db" || c.Database.IsPostgres() || c.MaxInFlight != 512 ||
+	if c.Listen != "127.0.0.1:8700" || c.Database.Name != "posthaste.db" || c.Database.IsPostgres() || c.MaxInFlight != 4096 ||
 		c.MaxPayloadBytes != 1<<20 || c.DisableAfter != 120*time.Hour || c.Retention != 720*time.Hour || c.DeadRetention != 2160*time.Hour ||
 		c.IdempotencyWindow != c.Retention || c.ShutdownTimeout != 30*time.Second || c.ReconcileInterval != 15*time.Minute ||
 		c.AllowHTTP != deliver.HTTPNowhere || c.AllowNetworks != nil || c.MetricsPublic || c.LogFormat != "" ||

@@ -46,7 +46,7 @@ func Settings() []Setting {
 		{Name: "allow-http", Default: "false"},
 		{Name: "endpoint-url", HasFile: true, kind: urls},
 		{Name: "endpoint-secret", HasFile: true, kind: secret},
-		{Name: "max-in-flight", Default: "512"},
+		{Name: "max-in-flight", Default: "4096"},
 		{Name: "max-payload", Default: "1MiB"},
 		{Name: "disable-after", Default: "120h"},
 		{Name: "retention", Default: "720h"},

@@ -12,11 +12,12 @@ const (
 
 // MaxAttempts returns how many attempts this process can have under way at once
 // within its limit of open files (RLIMIT_NOFILE; the Go runtime raises the soft
-// limit to the hard one at start). A reserve is left to listeners, requests to the
-// API and the database. It is at least 4, and has no upper bound where the system
-// sets no limit.
+// limit to the hard one at start) and of memory (GOMEMLIMIT and the cgroup's). A
+// reserve is left to listeners, requests to the API and the database. It is at least
+// 4, and has no upper bound where the system sets no limit.
 func MaxAttempts() int {
-	return max(minAttempts, descriptorsFor(openFileLimit())/descriptorsPerAttempt)
+	byFiles := descriptorsFor(openFileLimit()) / descriptorsPerAttempt
+	return max(minAttempts, min(byFiles, attemptsWithin(memoryLimit())))
 }
 
 // descriptorsFor returns how many file descriptors attempts and idle connections

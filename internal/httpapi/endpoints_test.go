@@ -20,7 +20,7 @@ func TestEndpointLife(t *testing.T) {
 		t.Errorf("secret %q, headers %v", secret, made.header)
 	}
 	read := s.get(path).want(200)
-	for field, want := range map[string]any{"id": id, "url": anywhere, "description": "d", "enabled": true, "max_in_flight": 16.0, "version": 1.0, "secret": nil} {
+	for field, want := range map[string]any{"id": id, "url": anywhere, "description": "d", "enabled": true, "max_in_flight": 256.0, "version": 1.0, "secret": nil} {
 		if read.at(field) != want {
 			t.Errorf("%s is %v, want %v", field, read.at(field), want)
 		}

@@ -63,7 +63,9 @@ func (p *Pipeline) work(it *item) {
 	if !ok {
 		return // shutdown cut it short: the lease is revoked, since nobody knows what the receiver saw
 	}
-	p.conclude(p.classify(s))
+	o := p.classify(s)
+	it.took, it.failed = s.result.Timings.Total, o.settlement.Attempt.Outcome == posthaste.OutcomeTransient
+	p.conclude(o)
 }
 
 // loadItem finds the endpoint as it is now.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/internal/concurrency"
 	"github.com/posthaste-dev/posthaste/internal/store"
 )
 
@@ -22,8 +23,12 @@ const (
 	// maxBytesPerLane bounds the events that wait in one lane, so that a slow
 	// endpoint with large ones leaves room for the others.
 	maxBytesPerLane = maxLaneBytes / 8
-	// roomTotal bounds what is leased to all lanes together, as a multiple of --max-in-flight.
-	roomTotal = 16
+	// roomTotal bounds what is leased to all lanes together, as a multiple of
+	// --max-in-flight, and is minRoom at least.
+	roomTotal = 4
+	minRoom   = 8192
+	// maxLimits bounds the endpoints whose limit of attempts is remembered while they have none.
+	maxLimits = 10_000
 )
 
 // item is one leased delivery in memory.
@@ -43,6 +48,8 @@ type item struct {
 	run      *run          // of an ordered endpoint: what it was leased with
 	queuedAt time.Duration // uptime
 	bytes    int           // of its event, counted against its lane
+	took     time.Duration // of its attempt; 0: none was made
+	failed   bool          // its attempt failed for now, which its receiver may not do for others
 	ended    bool          // its attempt has ended, and its lane counts it so
 	recorded bool
 }
@@ -73,7 +80,10 @@ func (it *item) line() line {
 // lane is the work of one endpoint. It is a plain struct; lanes drives it.
 type lane struct {
 	endpoint store.EndpointNo
-	slots    int // attempts that may be under way
+	most     int  // attempts that its endpoint allows at once here
+	fixed    bool // most may always be under way: limit does not matter
+	limit    concurrency.State
+	slots    int // attempts that may be under way now
 	running  int // attempts under way
 	room     int // reserved, waiting, running, or ended and not recorded
 	ended    int // of room: ended and not recorded
@@ -84,6 +94,26 @@ type lane struct {
 	unloaded queue[*item]  // without their event
 	toLoad   bool          // in turn for a load
 	pace     time.Duration // moving average of an attempt's duration
+}
+
+// allow sets how many attempts the endpoint allows at once, and reports whether more may
+// be under way now than before.
+func (l *lane) allow(most int) (more bool) {
+	before := l.slots
+	if l.most, l.slots = most, most; !l.fixed {
+		l.slots = l.limit.Slots(most)
+	}
+	return l.slots > before
+}
+
+// learn takes in what came of an attempt that has just ended, and reports whether more
+// may be under way now than before.
+func (l *lane) learn(it *item) (more bool) {
+	if it.took == 0 || l.fixed {
+		return false
+	}
+	l.limit = l.limit.After(concurrency.Attempt{Latency: it.took, Failed: it.failed, Limited: l.running >= l.slots}, l.most)
+	return l.allow(l.most)
 }
 
 // capacity is how much may be leased to the lane: a waiting queue of four times

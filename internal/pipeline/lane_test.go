@@ -286,3 +286,47 @@ func TestRecordedOutcomesStartWhatWaitsForThem(t *testing.T) {
 	}
 	r.finish(t, 4)
 }
+
+// A receiver that keeps its latency gets more at once, up to what its endpoint allows, and
+// the next lane of the endpoint remembers it; a handler's calls never adapt.
+func TestSlotsFollowWhatTheReceiverTakes(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		failed bool
+		fixed  bool
+		want   int
+	}{
+		{"steady", false, false, 40},
+		{"failing", true, false, 1},
+		{"fixed", true, true, 40},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ls := newLanes(1000, func(it *item) { it.took, it.failed = 300*time.Millisecond, c.failed })
+			ls.fixed = func(store.EndpointNo) bool { return c.fixed }
+			var minter posthaste.Minter
+			var l *lane
+			for range 60 {
+				n := ls.reserve(1, 40, 64, kind{})
+				ls.mu.Lock()
+				l = ls.byNo[1]
+				ls.mu.Unlock()
+				items := make([]*item, n)
+				for i := range items {
+					items[i] = &item{event: new(posthaste.Event), lease: store.Lease{Endpoint: 1, Delivery: minter.Mint(testNow).Delivery(1)}}
+				}
+				ls.push(items)
+				for ended := 0; ended < n; runtime.Gosched() {
+					ls.mu.Lock()
+					ended = l.ended
+					ls.mu.Unlock()
+				}
+				ls.settled(items)
+			}
+			if l.slots != c.want {
+				t.Errorf("%d slots, want %d", l.slots, c.want)
+			}
+			ls.stop()
+			ls.workers.Wait()
+		})
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/internal/concurrency"
 	"github.com/posthaste-dev/posthaste/internal/store"
 )
 
@@ -21,6 +22,7 @@ type lanes struct {
 	runs    map[*run]struct{} // those with items that have not joined their lane
 	later   later             // items whose time has not come
 	max     int
+	most    int // leased to all lanes together
 	running int
 	retried int // of running: no first attempts
 	waiting int
@@ -34,6 +36,9 @@ type lanes struct {
 	parked   []chan *item  // workers that wait for an item, the last one first
 	freed    chan struct{} // one token: room was given back
 
+	limits map[store.EndpointNo]concurrency.State // of endpoints without a lane
+	fixed  func(store.EndpointNo) bool            // whether an endpoint's slots never adapt
+
 	payloads payloads
 	toLoad   chan struct{} // one token: an item waits for its event, or bytes were freed
 }
@@ -41,22 +46,12 @@ type lanes struct {
 func newLanes(maxInFlight int, work func(*item)) *lanes {
 	ls := &lanes{
 		byNo: map[store.EndpointNo]*lane{}, held: map[posthaste.ID]*item{}, runs: map[*run]struct{}{},
-		max: maxInFlight, work: work, freed: make(chan struct{}, 1), toLoad: make(chan struct{}, 1), burdened: func() bool { return false },
+		max: maxInFlight, most: max(maxInFlight*roomTotal, minRoom), work: work, freed: make(chan struct{}, 1), toLoad: make(chan struct{}, 1), burdened: func() bool { return false },
 	}
+	ls.limits, ls.fixed = map[store.EndpointNo]concurrency.State{}, func(store.EndpointNo) bool { return false }
 	ls.later.ripe = ls.ripen
 	ls.payloads.byID = map[posthaste.ID]*payload{}
 	return ls
-}
-
-// lane returns the lane of an endpoint, made if needed, with its slots set anew.
-func (ls *lanes) lane(endpoint store.EndpointNo, slots int) *lane {
-	l := ls.byNo[endpoint]
-	if l == nil {
-		l = &lane{endpoint: endpoint}
-		ls.byNo[endpoint] = l
-	}
-	l.slots = slots
-	return l
 }
 
 // reserve takes room for up to n deliveries of an endpoint and returns how many fit.
@@ -70,7 +65,7 @@ func (ls *lanes) reserve(endpoint store.EndpointNo, slots, n int, k kind) int {
 	if l.bytes >= maxBytesPerLane {
 		return 0
 	}
-	n = max(0, min(n, l.free(k), ls.max*roomTotal-ls.room))
+	n = max(0, min(n, l.free(k), ls.most-ls.room))
 	l.room += n
 	ls.room += n
 	if k.born {
@@ -89,7 +84,7 @@ func (ls *lanes) reserveRun(endpoint store.EndpointNo, n int) int {
 		return 0
 	}
 	l := ls.lane(endpoint, 1)
-	if n = max(0, min(n, ls.max*roomTotal-ls.room)); l.room > 0 {
+	if n = max(0, min(n, ls.most-ls.room)); l.room > 0 {
 		n = 0
 	}
 	l.room += n
@@ -360,6 +355,7 @@ func (ls *lanes) done(worked *item, took time.Duration, next chan *item) *item {
 		worked.ended = true
 		l.ended++
 	}
+	more := l.learn(worked)
 	l.running--
 	ls.running--
 	if worked.line() == retries {
@@ -369,6 +365,9 @@ func (ls *lanes) done(worked *item, took time.Duration, next chan *item) *item {
 	ls.joinNext(worked.run)
 	ls.take(l)
 	ls.sweep(l)
+	if more {
+		poke(ls.freed) // its room has grown
+	}
 	it := ls.next()
 	switch {
 	case it != nil:
@@ -412,6 +411,9 @@ func (ls *lanes) settled(items []*item) {
 func (ls *lanes) sweep(l *lane) {
 	if l.room == 0 && !l.inTurn[firsts] && !l.inTurn[retries] && !l.toLoad && l.running == 0 {
 		delete(ls.byNo, l.endpoint)
+		if !l.fixed && l.limit != (concurrency.State{}) && len(ls.limits) < maxLimits {
+			ls.limits[l.endpoint] = l.limit
+		}
 	}
 }
 
@@ -449,34 +451,6 @@ func (ls *lanes) recall(pick func(*item) bool) (items []*item) {
 	ls.waiting -= len(items)
 	ls.startAndUnlock()
 	return items
-}
-
-// resizeStep bounds the lanes that are resized under one hold of the lock.
-const resizeStep = 256
-
-// resize gives the lanes the slots that their endpoints have now. With many lanes it
-// takes a while, and everything under way needs the lock.
-func (ls *lanes) resize(slotsOf func(store.EndpointNo) int) {
-	ls.mu.Lock()
-	all := make([]store.EndpointNo, 0, len(ls.byNo))
-	for no := range ls.byNo {
-		all = append(all, no)
-	}
-	ls.mu.Unlock()
-	slots := make([]int, resizeStep)
-	for step := range slices.Chunk(all, resizeStep) {
-		for i, no := range step {
-			slots[i] = slotsOf(no)
-		}
-		ls.mu.Lock()
-		for i, no := range step {
-			if l := ls.byNo[no]; l != nil {
-				l.slots = slots[i]
-				ls.take(l)
-			}
-		}
-		ls.startAndUnlock()
-	}
 }
 
 // remaining lists the leases that are still held in memory.

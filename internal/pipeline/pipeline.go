@@ -46,8 +46,8 @@ type Config struct {
 	// Metrics are counted into. Default: new ones.
 	Metrics *telemetry.Metrics
 
-	// MaxInFlight is the number of attempts under way at once. Default: 512. A low
-	// limit of open files lowers it: see [deliver.MaxAttempts].
+	// MaxInFlight is the number of attempts under way at once. Default: 4,096. Low limits
+	// of open files or memory lower it: see [deliver.MaxAttempts].
 	MaxInFlight int
 
 	// Grace is how long attempts under way may take to end once Run's context has ended.
@@ -92,7 +92,7 @@ func (c Config) withDefaults() Config {
 		c.Metrics = telemetry.NewMetrics()
 	}
 	if c.MaxInFlight <= 0 {
-		c.MaxInFlight = 512
+		c.MaxInFlight = 4096
 	}
 	c.MaxInFlight = min(c.MaxInFlight, deliver.MaxAttempts())
 	for _, d := range []struct {
@@ -202,6 +202,10 @@ func New(cfg Config) (*Pipeline, error) {
 	p.routing.changed = p.routingChanged
 	p.lanes = newLanes(cfg.MaxInFlight, p.work)
 	p.lanes.burdened = p.load.overburdened
+	p.lanes.fixed = func(no store.EndpointNo) bool { // a handler's calls use up what is in this process
+		e := p.routing.current(no)
+		return e != nil && e.isHandler()
+	}
 	p.starting, p.stopStarting = context.WithCancel(context.Background())
 	p.attempting, p.stopAttempts = context.WithCancel(context.Background())
 	p.routing.stopping, p.routing.spawn = p.starting, p.tasks.Go

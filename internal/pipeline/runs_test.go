@@ -35,6 +35,7 @@ func TestRunsInLanes(t *testing.T) {
 			}
 			ls.settled([]*item{it})
 		})
+		ls.most = 16
 		var minter posthaste.Minter
 		model := map[store.EndpointNo][]*item{} // what is leased, in order
 		var running *item
@@ -79,7 +80,7 @@ func TestRunsInLanes(t *testing.T) {
 				no := store.EndpointNo(rapid.IntRange(1, 3).Draw(t, "endpoint"))
 				want := rapid.IntRange(1, 5).Draw(t, "length")
 				n := ls.reserveRun(no, want)
-				switch most := max(0, roomTotal-leased()); {
+				switch most := max(0, ls.most-leased()); {
 				case len(model[no]) > 0 && n != 0:
 					t.Fatalf("endpoint %d: room for %d behind a run", no, n)
 				case len(model[no]) == 0 && n != min(want, most):
