@@ -35,6 +35,10 @@ func scenarios() []scenario {
 		{name: "expiry", replicas: 1, once: true, play: expiry},
 		{name: "deletion", replicas: 1, once: true, play: deletion},
 		{name: "acknowledge", replicas: 1, play: acknowledge},
+		{name: "fan-out", replicas: 1, play: fanOut},
+		{name: "backlog-drain", replicas: 1, once: true, play: backlogDrain},
+		{name: "slow-receivers", replicas: 1, play: slowReceivers},
+		{name: "slow-receiver", replicas: 1, play: slowReceiver},
 		{name: "idle-streams", replicas: 1, once: true, play: idleStreams},
 	}
 }

@@ -21,6 +21,7 @@ type receiver struct {
 	url     string       // of an endpoint that is well
 	hangURL string       // of one that never answers
 	downURL string       // of one that answers 503
+	slowURL string       // of one that takes slowAnswer
 	foreign atomic.Int64 // arrivals of no open flow, such as late ones of the warm-up
 	flows   sync.Map     // tag -> *recorder
 	buffers sync.Pool    // *[]byte of receivedBytes
@@ -32,7 +33,11 @@ type receiver struct {
 const (
 	hangPath = "/hang"
 	downPath = "/down"
+	slowPath = "/slow"
 )
+
+// slowAnswer is how long a slow endpoint takes, which is well otherwise.
+const slowAnswer = 300 * time.Millisecond
 
 // receivedBytes is the longest delivery that it takes.
 const receivedBytes = 64 << 10
@@ -44,7 +49,7 @@ func startReceiver() (*receiver, error) {
 		return nil, fmt.Errorf("start the receiver: %w", err)
 	}
 	base := "http://" + ln.Addr().String()
-	rc := &receiver{url: base + "/hook", hangURL: base + hangPath, downURL: base + downPath, stopped: make(chan struct{})}
+	rc := &receiver{url: base + "/hook", hangURL: base + hangPath, downURL: base + downPath, slowURL: base + slowPath, stopped: make(chan struct{})}
 	rc.buffers.New = func() any { b := make([]byte, receivedBytes); return &b }
 	rc.server = &http.Server{Handler: http.HandlerFunc(rc.handle), ReadHeaderTimeout: 30 * time.Second}
 	go func() {
@@ -82,6 +87,8 @@ func (rc *receiver) handle(w http.ResponseWriter, r *http.Request) {
 	case hangPath:
 		<-r.Context().Done() // the sender has gone away
 		return
+	case slowPath:
+		time.Sleep(slowAnswer)
 	case downPath:
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
