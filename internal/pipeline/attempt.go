@@ -64,7 +64,9 @@ func (p *Pipeline) work(it *item) {
 		return // shutdown cut it short: the lease is revoked, since nobody knows what the receiver saw
 	}
 	o := p.classify(s)
-	it.took, it.failed = s.result.Timings.Total, o.settlement.Attempt.Outcome == posthaste.OutcomeTransient
+	if a := o.settlement.Attempt; a.Cause != posthaste.CauseLocal { // else it says nothing of the receiver
+		it.took, it.failed = a.Timings.Total, a.Outcome == posthaste.OutcomeTransient
+	}
 	p.conclude(o)
 }
 
