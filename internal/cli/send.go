@@ -49,7 +49,7 @@ func (c *sendCommand) Run(ctx context.Context, s Streams) error {
 	if contentType == "" {
 		contentType = guessContentType(payload)
 	}
-	if warning := notJSON(payload, contentType, c.ContentType != ""); warning != "" {
+	if warning := notJSON(payload, c.ContentType); warning != "" {
 		_, _ = fmt.Fprintln(s.Stderr, "posthaste: warning:", warning)
 	}
 	receipt, err := api.Events.Send(ctx, client.NewEvent{
@@ -113,19 +113,20 @@ func guessContentType(payload []byte) string {
 }
 
 // notJSON warns of a payload that is meant to be JSON and is not: most often the shell has
-// taken quotes away. The event is sent all the same. "" if there is nothing to warn of.
-func notJSON(payload []byte, contentType string, given bool) string {
-	if len(payload) == 0 && !given || json.Valid(payload) {
+// taken quotes away. The event is sent all the same. contentType is the one given, or "".
+// It returns "" if there is nothing to warn of.
+func notJSON(payload []byte, contentType string) string {
+	if json.Valid(payload) {
 		return ""
 	}
 	mediaType, _, _ := strings.Cut(strings.ToLower(contentType), ";")
 	mediaType = strings.TrimSpace(mediaType)
-	looksLikeIt := strings.IndexByte("{[", append(bytes.TrimSpace(payload), ' ')[0]) >= 0
-	switch {
-	case given && (mediaType == "application/json" || strings.HasSuffix(mediaType, "+json")):
+	if mediaType == "application/json" || strings.HasSuffix(mediaType, "+json") {
 		return "the payload is not valid JSON; receivers of " + mediaType + " will probably refuse it"
-	case !given && looksLikeIt:
-		return "the payload looks like JSON and is not valid; it is sent as " + contentType
+	}
+	begin := bytes.TrimSpace(payload)
+	if contentType == "" && len(begin) > 0 && (begin[0] == '{' || begin[0] == '[') {
+		return "the payload looks like JSON and is not valid; it is sent as " + http.DetectContentType(payload)
 	}
 	return ""
 }

@@ -15,7 +15,7 @@ import (
 
 var (
 	// scheme matches the beginning of a URL. One letter is a drive of Windows.
-	scheme = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9+.-]+):`)
+	scheme = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]+:`)
 	// keyword matches a parameter of a connection string, as libpq, ADO.NET and JDBC write it.
 	keyword = regexp.MustCompile(`(?i)(^|[\s;])(host|hostaddr|port|dbname|database|user|user id|username|uid|password|pwd|passfile|server|data source|service|sslmode)\s*=`)
 	// hostAndPort matches an address of a server without a scheme.
@@ -56,7 +56,7 @@ func isPostgres(value string) bool {
 
 // notAFile returns why a value is not the path of an SQLite file; "" if it may be one.
 func notAFile(value string) string {
-	found := scheme.FindStringSubmatch(value)
+	name, rest, hasScheme := cutScheme(value)
 	switch {
 	case strings.TrimSpace(value) != value:
 		return "begins or ends with a space"
@@ -68,12 +68,18 @@ func notAFile(value string) string {
 		return "names a database in memory, which would lose every event; want the path of a file"
 	case keyword.MatchString(value):
 		return "is a connection string of keywords; want a URL: " + fromKeywords(value)
-	case found != nil && (isKnown(strings.ToLower(found[1])) || strings.HasPrefix(value[len(found[0]):], "//")):
-		return ofScheme(strings.ToLower(found[1]), value[len(found[0]):])
+	case hasScheme && (isKnown(name) || strings.HasPrefix(rest, "//")):
+		return ofScheme(name, rest)
 	case hostAndPort.MatchString(value) || strings.Contains(value, "@"):
 		return "looks like the address of a server; want " + wantURL + ", or ./ before the path of an SQLite file"
 	}
 	return notAPath(value)
+}
+
+// cutScheme takes the scheme off a URL.
+func cutScheme(value string) (name, rest string, ok bool) {
+	name = scheme.FindString(value)
+	return strings.ToLower(strings.TrimSuffix(name, ":")), value[len(name):], name != ""
 }
 
 // isPath reports whether a value can be nothing but a path.
