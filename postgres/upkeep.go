@@ -22,7 +22,7 @@ with recursive hop (endpoint, due_at, try_at) as (
 		select u.endpoint, u.due_at, u.try_at from due u
 		where u.endpoint > h.endpoint and u.owner = 0
 		order by u.endpoint, u.due_at, u.delivery limit 1) n)
-select endpoint, greatest(due_at, try_at) from hop`
+select endpoint, greatest(due_at, try_at), try_at from hop`
 
 // DueEndpoints implements store.Upkeep.
 func (db *DB) DueEndpoints(ctx context.Context) ([]store.EndpointDue, error) {
@@ -34,9 +34,9 @@ func (db *DB) DueEndpoints(ctx context.Context) ([]store.EndpointDue, error) {
 	}
 	due, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.EndpointDue, error) {
 		var e store.EndpointDue
-		var at int64
-		err := row.Scan((*int32)(&e.Endpoint), &at)
-		e.NextAt = timeAt(at)
+		var at, try int64
+		err := row.Scan((*int32)(&e.Endpoint), &at, &try)
+		e.NextAt, e.TryAt = timeAt(at), timeAt(try)
 		return e, err
 	})
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 
 const (
 	sqlNextEndpoint = `SELECT endpoint FROM due WHERE endpoint > ?1 ORDER BY endpoint LIMIT 1`
-	sqlFirstUnowned = `SELECT max(due_at, try_at) FROM due WHERE endpoint = ?1 AND owner = 0 ORDER BY due_at, delivery LIMIT 1`
+	sqlFirstUnowned = `SELECT max(due_at, try_at), try_at FROM due WHERE endpoint = ?1 AND owner = 0 ORDER BY due_at, delivery LIMIT 1`
 )
 
 // DueEndpoints implements store.Upkeep. It hops from endpoint to endpoint, so
@@ -23,7 +23,7 @@ func (db *DB) DueEndpoints(ctx context.Context) ([]store.EndpointDue, error) {
 			if err != nil || !found {
 				return err
 			}
-			unowned, err := c.get(sqlFirstUnowned, func(r row) { e.NextAt = r.at(0) }, e.Endpoint)
+			unowned, err := c.get(sqlFirstUnowned, func(r row) { e.NextAt, e.TryAt = r.at(0), r.at(1) }, e.Endpoint)
 			if err != nil {
 				return err
 			}

@@ -122,7 +122,7 @@ func (p *Pipeline) beat(ctx context.Context) error {
 		}
 	}
 	p.learnGates(beat.Gates)
-	if p.gates.known().IsZero() { // as they could not be read at the start
+	if p.gates.known(p.clock.Now()).IsZero() { // as they could not be read at the start
 		if err := p.loadGates(ctx); err != nil {
 			p.log.WarnContext(ctx, "the gates are not known yet", "err", err)
 		}

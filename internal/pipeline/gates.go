@@ -174,10 +174,14 @@ func (g *gatebook) isLocked(no store.EndpointNo) bool {
 	return found
 }
 
-// known returns the time up to which changes of gates are known.
-func (g *gatebook) known() time.Time {
+// known returns the time up to which changes of gates are known. A gate that was changed while
+// the database's clock was ahead must not hide what is changed since the clock was set right.
+func (g *gatebook) known(now time.Time) time.Time {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
+	if g.since.After(now) {
+		return now
+	}
 	return g.since
 }
 

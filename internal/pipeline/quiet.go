@@ -242,5 +242,5 @@ func (p *Pipeline) beatParams() store.BeatParams {
 	p.life.mu.Lock()
 	epoch, seen := p.life.epoch, p.life.rowSeen
 	p.life.mu.Unlock()
-	return store.BeatParams{Epoch: epoch, Seen: seen, Tenants: tenants, RoutingSince: since, Idle: idle, Delivers: p.cfg.Roles.Deliver, Gates: p.gates.known()}
+	return store.BeatParams{Epoch: epoch, Seen: seen, Tenants: tenants, RoutingSince: since, Idle: idle, Delivers: p.cfg.Roles.Deliver, Gates: p.gates.known(p.clock.Now())}
 }

@@ -511,3 +511,46 @@ func TestExpiryInARun(t *testing.T) {
 	}
 	e.verified()
 }
+
+// Places in an order are a millisecond apart at least: those of a burst run ahead of the clock.
+// They are no times, neither for a look at what waits nor for a delivery that comes back.
+func TestAPlaceAheadOfTheClockIsNoTime(t *testing.T) {
+	e, r := startEngine(t, nil), newReceiver(t)
+	row := e.endpoint(r.URL, ordered)
+	e.stop() // nothing looks at the agenda
+	now := e.clock.Now()
+	ahead := now.Add(time.Hour)
+	if err := e.lookAt(t.Context(), store.EndpointDue{Endpoint: row.No, NextAt: ahead}, now); err != nil {
+		t.Fatal(err)
+	}
+	if !e.agenda.isReady(row.No) {
+		t.Error("a look believes that the head is due in an hour")
+	}
+	e.agenda.from(row.No)
+	e.agenda.drop(row.No)
+	e.load.unrecorded.Add(1)
+	e.lanes.force(row.No, 1)
+	it := &item{lease: store.Lease{Endpoint: row.No, DueAt: ahead, Number: 1}, lane: e.lanes.byNo[row.No]}
+	e.recorded(t.Context(), []outcome{{item: it, settlement: store.Settlement{
+		Lease: it.lease, State: posthaste.StatePending, DueAt: ahead.Add(time.Microsecond), TryAt: now.Add(-time.Second),
+	}}}, store.Settled{Moved: []bool{true}})
+	if !e.agenda.isReady(row.No) {
+		t.Error("a delivery that came back is looked at in an hour")
+	}
+}
+
+// What is noted of gates outlasts no clock that was set.
+func TestGatesAndAClockThatIsSetBack(t *testing.T) {
+	now := time.Now()
+	g := newGatebook()
+	g.since = now.Add(-time.Second)
+	g.learn(store.Gate{Endpoint: 1, ChangedAt: now.Add(3 * time.Hour)}, now)
+	if at := g.known(now); at.After(now) {
+		t.Errorf("changes are known up to %s from now", at.Sub(now))
+	}
+	th := newThroughs()
+	th.noteSlot(1, time.Second)
+	if at := th.nextSlot(1, now.Add(-3*time.Hour)); at.After(now.Add(-3*time.Hour + time.Second)) {
+		t.Errorf("the next slot is in %s", at.Sub(now.Add(-3*time.Hour)))
+	}
+}

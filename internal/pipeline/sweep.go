@@ -153,7 +153,11 @@ func (p *Pipeline) lookAt(ctx context.Context, d store.EndpointDue, now time.Tim
 	case e == nil || e.deleted():
 		return p.endDeleted(ctx, d.Endpoint)
 	case e.attemptable() && p.cfg.Roles.Deliver:
-		at := laterTime(d.NextAt, laterTime(p.heldUntil(e, now), p.throughs.nextSlot(d.Endpoint)))
+		at := d.NextAt
+		if e.ordered() {
+			at = d.TryAt
+		}
+		at = laterTime(at, laterTime(p.heldUntil(e, now), p.throughs.nextSlot(d.Endpoint, now)))
 		p.agenda.note(d.Endpoint, at, now)
 		if p.plain(e, now) {
 			return nil

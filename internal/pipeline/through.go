@@ -19,12 +19,12 @@ const maxThroughs = 8
 type throughs struct {
 	mu      sync.Mutex
 	running map[store.EndpointNo]bool
-	slots   map[store.EndpointNo]time.Time // when the limit of an endpoint lets something pass again
+	slots   map[store.EndpointNo]time.Duration // uptime at which the limit of an endpoint lets something pass again
 	tasks   sync.WaitGroup
 }
 
 func newThroughs() *throughs {
-	return &throughs{running: map[store.EndpointNo]bool{}, slots: map[store.EndpointNo]time.Time{}}
+	return &throughs{running: map[store.EndpointNo]bool{}, slots: map[store.EndpointNo]time.Duration{}}
 }
 
 // begin reports whether a claim through the endpoint's gate may begin now.
@@ -45,10 +45,10 @@ func (t *throughs) end(no store.EndpointNo) {
 }
 
 // noteSlot remembers when an endpoint whose limit is reached may be asked for again.
-func (t *throughs) noteSlot(no store.EndpointNo, at time.Time) {
+func (t *throughs) noteSlot(no store.EndpointNo, in time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.slots[no] = at
+	t.slots[no] = uptime() + in
 }
 
 func (t *throughs) forgetSlot(no store.EndpointNo) {
@@ -58,10 +58,13 @@ func (t *throughs) forgetSlot(no store.EndpointNo) {
 }
 
 // nextSlot returns what noteSlot noted, zero for nothing.
-func (t *throughs) nextSlot(no store.EndpointNo) time.Time {
+func (t *throughs) nextSlot(no store.EndpointNo, now time.Time) time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.slots[no]
+	if at, noted := t.slots[no]; noted { // however the clock was set meanwhile
+		return now.Add(at - uptime())
+	}
+	return time.Time{}
 }
 
 // startThrough claims due work of an endpoint through its gate, beside the sweep.
@@ -231,7 +234,7 @@ func (p *Pipeline) noteThrough(e *endpoint, asked int, from time.Time, got store
 	case e.ordered():
 		p.agenda.drop(no) // whoever holds the head notes it again
 	case !pass.Again.IsZero() && n == pass.Attempts && n < asked: // the limit is reached
-		p.throughs.noteSlot(no, pass.Again)
+		p.throughs.noteSlot(no, pass.Again.Sub(now))
 		sooner(pass.Again)
 	case !pass.Again.IsZero() && pass.Retries < pass.Attempts && (exhausted || stands): // what is left are retries
 		sooner(pass.Again)

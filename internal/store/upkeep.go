@@ -66,7 +66,10 @@ type Upkeep interface {
 // EndpointDue is an endpoint with waiting work.
 type EndpointDue struct {
 	Endpoint EndpointNo
-	NextAt   time.Time
+	NextAt   time.Time // when its first unowned row is due and may be tried
+	// TryAt is when that row may be tried, whatever its due_at is: that of an ordered
+	// endpoint is a place in its order, and may be ahead of the clock. Zero: at any time.
+	TryAt time.Time
 }
 
 // EndDeletedParams are EndDeleted's.

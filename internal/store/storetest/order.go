@@ -394,19 +394,22 @@ func testOrderStray(t *testing.T, f *fixture) {
 func testOrderDueEndpoints(t *testing.T, f *fixture) {
 	r, ep := f.replica(t), f.ordered(t)
 	ids := f.acceptInOrder(t, r, ep, 2)
-	nextAt := func() time.Time {
+	nextAt := func(tryAt time.Time) time.Time {
 		t.Helper()
 		got, err := f.Store.DueEndpoints(t.Context())
 		if err != nil || len(got) != 1 || got[0].Endpoint != ep.No {
 			t.Fatalf("due endpoints: %+v, %v", got, err)
 		}
+		if !got[0].TryAt.Equal(tryAt) {
+			t.Errorf("may be tried at %v, want %v", got[0].TryAt, tryAt)
+		}
 		return got[0].NextAt
 	}
-	if at := nextAt(); !at.Equal(f.delivery(t, ids[0]).NextAttemptAt) {
+	if at := nextAt(time.Time{}); !at.Equal(f.delivery(t, ids[0]).NextAttemptAt) {
 		t.Errorf("due at %v", at)
 	}
 	f.settleMoved(t, r, f.stay(f.head(t, r, ep), f.at(time.Hour)))
-	if at := nextAt(); !at.Equal(f.at(time.Hour)) {
+	if at := nextAt(f.at(time.Hour)); !at.Equal(f.at(time.Hour)) {
 		t.Errorf("due at %v, though the head waits until %v", at, f.at(time.Hour))
 	}
 }
