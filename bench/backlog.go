@@ -18,6 +18,11 @@ const (
 // how fast they arrive.
 func backlogDrain(ctx context.Context, g *gated) error {
 	var recs []*recorder
+	defer func() {
+		for _, rec := range recs {
+			g.receiver.closeFlow(rec)
+		}
+	}()
 	each := g.size(backlogEach)
 	for i := range backlogEndpoints {
 		name := fmt.Sprintf("bench.held%d", i)
@@ -28,11 +33,10 @@ func backlogDrain(ctx context.Context, g *gated) error {
 			return err
 		}
 		rec := g.flow(fmt.Sprintf("held%d", i), each)
-		defer g.receiver.closeFlow(rec)
+		recs = append(recs, rec)
 		if err := g.pile(ctx, name, rec); err != nil {
 			return err
 		}
-		recs = append(recs, rec)
 	}
 	res, err := g.observed(ctx, "drain", func(res *result) (int, error) {
 		began := g.watch.now()

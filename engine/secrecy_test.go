@@ -188,8 +188,8 @@ func (a *asker) useEndpoint() {
 	server := httptest.NewServer(receiver)
 	defer server.Close()
 	a.ask("POST /v1/endpoints", `{"url":"https://example.com","headers":{"Authorization":"Bearer `+headerSecret+`"}}`, http.StatusUnprocessableEntity)
-	definition := fmt.Sprintf(`{"url":"%s/hook?token=%s","event_types":["a"],"retry":{"schedule":["10ms"]},"secret_headers":{"Authorization":"Bearer %s","X-Custom":"%s"}}`,
-		server.URL, urlSecret, headerSecret, customSecret)
+	definition := fmt.Sprintf(`{"url":%q,"event_types":["a"],"retry":{"schedule":["10ms"]},"secret_headers":{"Authorization":%q,"X-Custom":%q}}`,
+		server.URL+"/hook?token="+urlSecret, "Bearer "+headerSecret, customSecret)
 	made := a.ask("PUT /v1/endpoints/uid:mine", definition, http.StatusCreated)
 	again := a.ask("PUT /v1/endpoints/uid:mine", definition, http.StatusOK)
 	if made["version"] != again["version"] {
@@ -197,13 +197,13 @@ func (a *asker) useEndpoint() {
 	}
 	shown, _ := again["secret_headers"].(map[string]any)
 	custom, _ := shown["X-Custom"].(map[string]any)
-	if print, _ := custom["fingerprint"].(string); len(shown) != 2 || custom["set"] != true || len(print) != 8 {
+	if mark, _ := custom["fingerprint"].(string); len(shown) != 2 || custom["set"] != true || len(mark) != 8 {
 		a.t.Errorf("secret headers are shown as %v", shown)
 	}
 	a.deadDelivery()
 
 	// A patch keeps what it does not name, replaces what it names, and removes with null.
-	patched := a.ask("PATCH /v1/endpoints/uid:mine", fmt.Sprintf(`{"secret_headers":{"X-Custom":"%s"},"description":"new"}`, patchSecret), http.StatusOK)
+	patched := a.ask("PATCH /v1/endpoints/uid:mine", fmt.Sprintf(`{"secret_headers":{"X-Custom":%q},"description":"new"}`, patchSecret), http.StatusOK)
 	now, _ := patched["secret_headers"].(map[string]any)
 	if fmt.Sprint(now["Authorization"]) != fmt.Sprint(shown["Authorization"]) || fmt.Sprint(now["X-Custom"]) == fmt.Sprint(shown["X-Custom"]) {
 		a.t.Errorf("after a patch: %v, before: %v", now, shown)
@@ -249,7 +249,7 @@ func (a *asker) deadDelivery() {
 
 // useSource makes a source, and sends it a delivery that it takes and one that it rejects.
 func (a *asker) useSource() {
-	source := a.ask("POST /v1/sources", fmt.Sprintf(`{"name":"lab","provider":"gitlab","secrets":["%s"]}`, sourceSecret), http.StatusCreated)
+	source := a.ask("POST /v1/sources", fmt.Sprintf(`{"name":"lab","provider":"gitlab","secrets":[%q]}`, sourceSecret), http.StatusCreated)
 	for _, secret := range []string{sourceSecret, "wrong"} {
 		r := httptest.NewRequest(http.MethodPost, fmt.Sprint(source["url"]), strings.NewReader(`{"a":1}`))
 		r.Header.Set("X-Gitlab-Token", secret)

@@ -124,8 +124,7 @@ func idOfGitHub(d *document) string {
 func typeOfBitbucket(d *document) string {
 	said := d.at(inHeader("X-Event-Key"))
 	fits := bitbucketEvents(d)
-	switch {
-	case len(fits) == 0 || slices.Contains(fits, said):
+	if len(fits) == 0 || slices.Contains(fits, said) {
 		return said
 	}
 	return fits[0]

@@ -26,7 +26,7 @@ func TestTypicalMistakes(t *testing.T) {
 		settings["header"] = "X-Sig"
 		return inbound.Config{Provider: "hmac", Secrets: []string{secret}, Settings: settings}
 	}
-	inHex := func(b []byte) string { return hex.EncodeToString(b) }
+	inHex := hex.EncodeToString
 	in64 := base64.StdEncoding.EncodeToString
 	bySecret := func(secret, signed string) http.Header {
 		return http.Header{"X-Hub-Signature-256": {"sha256=" + inHex(sum(secret, signed))}}

@@ -18,7 +18,9 @@ type portablePoll struct {
 // pollWait is how long one receive may take: the shortest that timers keep.
 const pollWait = time.Millisecond
 
-func (p *portablePoll) receive(b []byte, _ bool) (int, error) {
+func (p *portablePoll) peek(b []byte) (int, error) { return p.receive(b) }
+
+func (p *portablePoll) receive(b []byte) (int, error) {
 	if err := p.socket.TCPConn.SetReadDeadline(time.Now().Add(pollWait)); err != nil {
 		return 0, err
 	}

@@ -33,11 +33,12 @@ var newPoll = func(s *socket) (poll, error) {
 	return p, nil
 }
 
-func (p *systemPoll) receive(b []byte, peek bool) (int, error) {
-	p.buf, p.flags = b, 0
-	if peek {
-		p.flags = syscall.MSG_PEEK
-	}
+func (p *systemPoll) receive(b []byte) (int, error) { return p.call(b, 0) }
+
+func (p *systemPoll) peek(b []byte) (int, error) { return p.call(b, syscall.MSG_PEEK) }
+
+func (p *systemPoll) call(b []byte, flags int) (int, error) {
+	p.buf, p.flags = b, flags
 	err := p.raw.Read(p.recv)
 	p.buf = nil
 	switch {

@@ -30,9 +30,10 @@ type socket struct {
 // poll receives from a connection without waiting. errEmpty says that the other
 // side has sent nothing and has not closed the connection.
 type poll interface {
-	// receive reads into b. The next read returns the same bytes where peek is set
-	// and the system can do that.
-	receive(b []byte, peek bool) (int, error)
+	// receive reads into b.
+	receive(b []byte) (int, error)
+	// peek reads into b what a later read returns again, where the system can do that.
+	peek(b []byte) (int, error)
 }
 
 var errEmpty = errors.New("nothing has arrived")
@@ -59,7 +60,7 @@ func newSocket(c net.Conn) (*socket, error) {
 // it is not the connection's fault, and the others are as good.
 func (s *socket) isSilent() bool {
 	var one [1]byte
-	_, err := s.poll.receive(one[:], true)
+	_, err := s.poll.peek(one[:])
 	return errors.Is(err, errEmpty) || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
@@ -77,7 +78,7 @@ func (s *socket) isSilentAbove(tls net.Conn) bool {
 func (s *socket) Read(b []byte) (n int, err error) {
 	if !s.isPolling {
 		n, err = s.TCPConn.Read(b)
-	} else if n, err = s.poll.receive(b, false); errors.Is(err, errEmpty) {
+	} else if n, err = s.poll.receive(b); errors.Is(err, errEmpty) {
 		err = os.ErrDeadlineExceeded
 	} else if n == 0 && err == nil {
 		err = io.EOF

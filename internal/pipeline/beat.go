@@ -148,6 +148,8 @@ func (l *life) alivened(epoch store.Epoch, began time.Duration, row time.Time, l
 // it has not started; what is under way ends and settles under the old epoch,
 // as far as nobody has revoked it. Where the database has gone back, what memory knows of
 // it is forgotten before work of the new epoch begins.
+//
+//nolint:revive // rewound is a fact about the database, not a way to work
 func (p *Pipeline) register(ctx context.Context, rewound bool) error {
 	began := sinceBoot()
 	asked := p.clock.wall()

@@ -60,7 +60,7 @@ func (p *Pipeline) lookUp(ctx context.Context) {
 	select {
 	case <-alive:
 		p.beating.Lock()   // the beat looks around before it ends
-		p.beating.Unlock() //nolint:staticcheck // as said
+		p.beating.Unlock() //nolint:gocritic // to wait for it is all that the lock is for
 	case <-patience.C:
 	case <-ctx.Done():
 	}

@@ -141,7 +141,8 @@ func TestOneLaneCannotFillTheMemory(t *testing.T) {
 	}
 	unloaded(r, 1, 2)
 	load()
-	for no := store.EndpointNo(0); no != 2; no = <-r.started {
+	for no := <-r.started; no != 2; {
+		no = <-r.started
 	}
 	r.end <- struct{}{} // room for the next one of the first
 	<-r.toLoad

@@ -26,6 +26,8 @@ func (p *Pipeline) requestReconcile() { poke(p.reconcileSoon) }
 // is the backstop of all other ways: in a healthy system it repairs nothing. A replica
 // that does not lead only looks for leases of its own that memory has forgotten, which
 // nobody else can tell.
+//
+//nolint:revive // leads is a fact about the replica
 func (p *Pipeline) reconcile(ctx context.Context, leads bool) error {
 	began := time.Now()
 	mine := map[store.Epoch][]store.HeldLease{}

@@ -167,11 +167,6 @@ func (s *submission) refused() error {
 	return s.refusal
 }
 
-// with reports whether two submissions are stored together.
-func (s *submission) with(other *submission) bool {
-	return s == other || s.together != nil && s.together == other.together
-}
-
 // cut takes from a batch what goes into one statement of at most limit rows, events
 // and deliveries together, without parting what is stored together. An event with a
 // very large fan-out stands alone, or with those that it is stored with. At least one
