@@ -39,6 +39,7 @@ func scenarios() []scenario {
 		{name: "backlog-drain", replicas: 1, once: true, play: backlogDrain},
 		{name: "slow-receivers", replicas: 1, play: slowReceivers},
 		{name: "slow-receiver", replicas: 1, play: slowReceiver},
+		{name: "types-apart", replicas: 1, play: typesApart},
 		{name: "idle-streams", replicas: 1, once: true, play: idleStreams},
 	}
 }
