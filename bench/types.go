@@ -40,7 +40,7 @@ func typesApart(ctx context.Context, g *gated) error {
 		})
 	}
 	makers.Wait()
-	if err := errors.Join(append(errs, context.Cause(ctx))...); err != nil {
+	if err := errors.Join(errors.Join(errs...), context.Cause(ctx)); err != nil {
 		return err
 	}
 	g.d.Counts = nil

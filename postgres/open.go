@@ -75,6 +75,11 @@ type DB struct {
 		sync.Mutex
 		page int64
 	}
+	tombstones struct { // where the walk over deleted endpoints goes on
+		sync.Mutex
+		at int64
+		no int32
+	}
 }
 
 var _ store.Store = (*DB)(nil)

@@ -28,7 +28,8 @@ func (db *DB) Retain(ctx context.Context, p store.RetainParams) (store.Retained,
 	var retained store.Retained
 	// Each goes on without the others: a day that can't be dropped must not let
 	// keys pile up.
-	err := errors.Join(db.dropDays(ctx, p, &retained), db.purgeKeys(ctx, p, &retained), db.purgeChanges(ctx, p, &retained))
+	err := errors.Join(db.dropDays(ctx, p, &retained), db.purgeKeys(ctx, p, &retained), db.purgeChanges(ctx, p, &retained),
+		db.purgeTombstones(ctx, p.Now.Add(-p.Retention), p.Limit, &retained))
 	secrets, secretsErr := db.dropSecrets(ctx, p.Now, p.Limit)
 	gates, gatesErr := db.dropGates(ctx, p.Limit)
 	retained.Secrets, retained.Gates = secrets, gates

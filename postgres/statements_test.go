@@ -71,6 +71,7 @@ func statements(d day) []statement {
 		{"livingRouting", livingRoutingSQL},
 		{"changedRouting", changedRoutingSQL},
 		{"routingSince", routingSinceSQL},
+		{"purgeTombstones", purgeTombstonesSQL},
 		{"definition", definitionSQL},
 		{"delivery", deliverySQL},
 		{"listAll", listAllSQL},

@@ -17,6 +17,8 @@ type retainRounds struct {
 	mu     sync.Mutex // one step at a time; two would delete the same rows
 	events eventCursor
 	keys   keyCursor
+
+	tombstones tombstoneCursor
 }
 
 // eventCursor is a place in the order of events: by tenant, then by id.
@@ -58,6 +60,11 @@ func (db *DB) Retain(ctx context.Context, p store.RetainParams) (store.Retained,
 	}
 	out.Secrets, err = db.dropSecrets(ctx, p.Now, p.Limit)
 	out.More = out.More || out.Secrets == p.Limit
+	if err != nil {
+		return out, err
+	}
+	out.Endpoints, more, err = db.purgeTombstones(ctx, p.Now.Add(-p.Retention), p.Limit)
+	out.More = out.More || more
 	if err != nil {
 		return out, err
 	}

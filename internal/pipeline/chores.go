@@ -99,7 +99,7 @@ func (p *Pipeline) chores(ctx context.Context) {
 
 func (p *Pipeline) observeRetained(ctx context.Context, got store.Retained) {
 	for what, n := range map[string]int{
-		"partition": len(got.Partitions), "event": got.Events, "key": got.Keys, "dead": got.PurgedDead,
+		"partition": len(got.Partitions), "event": got.Events, "key": got.Keys, "dead": got.PurgedDead, "endpoint": got.Endpoints,
 	} {
 		p.metrics.Purged.WithLabelValues(what).Add(float64(n))
 	}

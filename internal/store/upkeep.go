@@ -47,8 +47,9 @@ type Upkeep interface {
 	// deliveries and attempts on PostgreSQL, bounded deletes on SQLite;
 	// never what is pending or dead and younger than DeadRetention. It raises the horizon first,
 	// in a transaction of its own. Idempotency keys go after their window,
-	// signing secrets when they have expired, changes ChangesPurgeAfter, and gates when
-	// their endpoint is deleted.
+	// signing secrets when they have expired, changes ChangesPurgeAfter, gates when
+	// their endpoint is deleted, and deleted endpoints after Retention, once no delivery
+	// names them.
 	Retain(ctx context.Context, p RetainParams) (Retained, error)
 
 	// Verify looks for violations of the promise from From on, Limit deliveries
@@ -163,6 +164,7 @@ type Retained struct {
 	Secrets    int  // signing secrets
 	Changes    int  // rows
 	Gates      int  // of deleted endpoints
+	Endpoints  int  // deleted ones that nothing names any more
 	PurgedDead int  // dead letters that went
 	More       bool // there is more to do now
 }

@@ -17,6 +17,8 @@ var retainCases = []testCase{
 	{name: "a dead letter is kept for its own retention", run: testRetainDead},
 	{name: "keys go after their window and are free again", run: testRetainKeys},
 	{name: "the gate of an endpoint goes with it", run: testRetainGates},
+	{name: "a deleted endpoint goes when nothing names it", run: testRetainEndpoints},
+	{name: "endpoints that went together are purged in steps", run: testRetainEndpointsInSteps},
 	{name: "retention is bounded and can be run twice", run: testRetainBounded},
 	{name: "days can be used again after they went", run: testRetainThenAccept},
 }
@@ -38,7 +40,7 @@ func (f *fixture) retain(t tester, p store.RetainParams) (sum store.Retained) {
 		}
 		sum.Partitions = append(sum.Partitions, got.Partitions...)
 		sum.Events, sum.Keys, sum.PurgedDead = sum.Events+got.Events, sum.Keys+got.Keys, sum.PurgedDead+got.PurgedDead
-		sum.Changes, sum.Gates = sum.Changes+got.Changes, sum.Gates+got.Gates
+		sum.Changes, sum.Gates, sum.Endpoints = sum.Changes+got.Changes, sum.Gates+got.Gates, sum.Endpoints+got.Endpoints
 		if !got.More {
 			return sum
 		}
@@ -168,6 +170,71 @@ func testRetainGates(t *testing.T, f *fixture) {
 	if got := f.gates(t, eps...); len(got) != 1 || got[0].Endpoint != eps[0].No || got[0].Failures != 3 {
 		t.Errorf("left: %+v", got)
 	}
+}
+
+func testRetainEndpoints(t *testing.T, f *fixture) {
+	r := f.replica(t)
+	unused, used, living := f.endpoint(t), f.endpoint(t), f.endpoint(t)
+	unused, err := f.Store.UpdateEndpoint(t.Context(), updateOf(unused, "https://receiver.example/2", f.now))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.die(t, r, used)
+	f.deleteEndpoint(t, unused)
+	f.deleteEndpoint(t, used)
+	last := f.endpoint(t)
+	mark := f.routing(t, f.tenant, store.RoutingMark{}).Mark
+	const day = 24 * time.Hour
+	if got := f.retain(t, retention(f.at(29*day), 2)); got.Endpoints != 0 {
+		t.Errorf("%d endpoints went before their time", got.Endpoints)
+	}
+	if got := f.retain(t, retention(f.at(31*day), 2)); got.Endpoints != 1 {
+		t.Errorf("%d endpoints went, want 1", got.Endpoints)
+	}
+	if _, err := f.Store.EndpointByNo(t.Context(), unused.No); !isNotFound(err) {
+		t.Errorf("the endpoint that nothing names: %v", err)
+	}
+	for version := range 2 {
+		if _, err := f.Store.Definition(t.Context(), unused.No, version+1); !isNotFound(err) {
+			t.Errorf("its version %d: %v", version+1, err)
+		}
+	}
+	for _, row := range []store.EndpointRow{used, living, last} {
+		if got, err := f.Store.EndpointByNo(t.Context(), row.No); err != nil || len(got.Secrets) != 1 {
+			t.Errorf("endpoint %d: %+v, %v", row.No, got, err)
+		}
+	}
+	// The newest change of a tenant stays: replicas name it.
+	f.deleteEndpoint(t, last)
+	at := f.routing(t, f.tenant, mark).Mark
+	if got := f.retain(t, retention(f.at(31*day), 2)); got.Endpoints != 0 {
+		t.Errorf("the newest change went")
+	}
+	f.endpoint(t)
+	if got := f.routing(t, f.tenant, at); got.Unknown || len(got.Endpoints) != 1 {
+		t.Errorf("since the deletion: %+v", got)
+	}
+	if got := f.retain(t, retention(f.at(31*day), 2)); got.Endpoints != 1 {
+		t.Errorf("%d endpoints went after the next change, want 1", got.Endpoints)
+	}
+}
+
+func testRetainEndpointsInSteps(t *testing.T, f *fixture) {
+	acme := f.createTenant(t, "acme")
+	for range 7 {
+		f.endpointOf(t, acme)
+	}
+	if err := f.Store.DeleteTenant(t.Context(), store.DeleteTenantParams{No: acme, Now: f.now}); err != nil {
+		t.Fatal(err)
+	}
+	p := retention(f.at(31*24*time.Hour), 3)
+	for _, want := range []int{3, 3, 1} {
+		got, err := f.Store.Retain(t.Context(), p)
+		if err != nil || got.Endpoints != want || got.More != (want == 3) {
+			t.Errorf("a step: %+v, %v; want %d", got, err, want)
+		}
+	}
+	f.purged = true
 }
 
 func testRetainBounded(t *testing.T, f *fixture) {
