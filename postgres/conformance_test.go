@@ -31,6 +31,11 @@ func conformant(t *testing.T, c Config, opened func(*testing.T, *DB)) storetest.
 		Store:   db,
 		Another: func(t *testing.T) store.Store { return connect(t) },
 		Wipe:    func(t *testing.T, table string) { exec(t, db, "delete from "+table) },
+		Exec:    func(t *testing.T, sql string) { exec(t, db, sql) },
+		Refuse: func(t *testing.T, eventType string) {
+			exec(t, db, `create function refuse() returns trigger language plpgsql as $$ begin raise 'refused'; end $$`)
+			exec(t, db, `create trigger refuse before insert on events for each row when (new.type = '`+eventType+`') execute function refuse()`)
+		},
 		AgeBeat: func(t *testing.T, epoch store.Epoch, by time.Duration) {
 			exec(t, db, "update replicas set beat_at = beat_at - $2 where epoch = $1", int32(epoch), by.Microseconds())
 		},

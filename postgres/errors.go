@@ -16,14 +16,17 @@ import (
 // SQLSTATEs that the driver acts on
 // (https://www.postgresql.org/docs/current/errcodes-appendix.html).
 const (
-	stateCheckViolation  = "23514" // also: no partition for the row
-	stateUniqueViolation = "23505"
-	stateUndefinedTable  = "42P01"
-	stateNotPermitted    = "42501"
-	stateDuplicateTable  = "42P07"
-	stateLockTimeout     = "55P03"
-	stateDivisionByZero  = "22012"
-	stateProtocol        = "08P01" // of PgBouncer: whatever it does not like
+	stateCheckViolation      = "23514" // also: no partition for the row
+	stateUniqueViolation     = "23505"
+	stateForeignKeyViolation = "23503"
+	stateExclusionViolation  = "23P01"
+	stateStackDepth          = "54001"
+	stateUndefinedTable      = "42P01"
+	stateNotPermitted        = "42501"
+	stateDuplicateTable      = "42P07"
+	stateLockTimeout         = "55P03"
+	stateDivisionByZero      = "22012"
+	stateProtocol            = "08P01" // of PgBouncer: whatever it does not like
 )
 
 // fail says what was attempted, and wraps [store.ErrUnavailable] where the
@@ -58,8 +61,9 @@ func isUnavailable(err error) bool { return faultOf(err) != faultOfCall }
 // faultOf sorts an error. Whatever isn't an answer of the server (a broken or
 // refused connection, a deadline) leaves open whether the statement was
 // committed, so everything passes that isn't known to be an answer. Of the
-// answers only those about data, constraints and limits of size concern the
-// values of the call.
+// answers only those about data, checks and limits of size, and those that a trigger
+// raises, concern the values of the call. The driver handles conflicts of its own
+// keys before it comes here: any other key is not Posthaste's.
 func faultOf(err error) fault {
 	for _, verdict := range []error{pgx.ErrNoRows, store.ErrFenced, store.ErrRewound, store.ErrNotFound, store.ErrConflict, store.ErrTaken, store.ErrForeignSchema, store.ErrLocked, store.ErrParentKept} {
 		if errors.Is(err, verdict) {
@@ -73,18 +77,28 @@ func faultOf(err error) fault {
 	if !ok || answer.Severity == "FATAL" || answer.Severity == "PANIC" { // the session is over
 		return faultPassing
 	}
-	switch answer.Code {
+	return faultOfState(answer.Code)
+}
+
+// faultOfState sorts a SQLSTATE.
+func faultOfState(state string) fault {
+	switch state {
 	case "25006", // read-only: a standby, until the failover is complete
 		"25P03",          // idle in transaction for too long
 		"40001", "40P01", // serialization, deadlock
 		"55006", stateLockTimeout, // object in use, lock not available
 		"57014": // statement timeout
 		return faultPassing
+	case stateUniqueViolation, stateForeignKeyViolation, stateExclusionViolation, stateStackDepth:
+		return faultSystemic
 	}
-	switch answer.Code[:2] {
+	if len(state) < 2 {
+		return faultSystemic
+	}
+	switch state[:2] {
 	case "08", "57": // connection; shutdown, crash recovery, not started yet
 		return faultPassing
-	case "22", "23", "54": // data, constraints, limits of size
+	case "21", "22", "23", "44", "54", "P0": // cardinality, data, constraints, check options, limits of size, triggers
 		return faultOfCall
 	}
 	return faultSystemic // also 53 and 58: resources and the system, such as a full disk

@@ -19,6 +19,10 @@ func TestConformance(t *testing.T) {
 			Wipe: func(t *testing.T, table string) {
 				change(t, db, `DELETE FROM `+table)
 			},
+			Exec: func(t *testing.T, sql string) { change(t, db, sql) },
+			Refuse: func(t *testing.T, eventType string) {
+				change(t, db, `CREATE TRIGGER refuse BEFORE INSERT ON events WHEN new.type = '`+eventType+`' BEGIN SELECT RAISE(ABORT, 'refused'); END`)
+			},
 			AgeBeat: func(t *testing.T, epoch store.Epoch, by time.Duration) {
 				change(t, db, `UPDATE replicas SET beat_at = beat_at - ?2 WHERE epoch = ?1`, epoch, by.Microseconds())
 			},

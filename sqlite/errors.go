@@ -45,7 +45,8 @@ const (
 	faultSystemic              // the file, the disk or the schema, whatever the values are
 )
 
-// faultOf sorts an error. What is neither an answer of the contract nor a known
+// faultOf sorts an error. The driver handles conflicts of its own keys before it comes
+// here: any other key is not Posthaste's. What is neither an answer of the contract nor a known
 // code of SQLite (a missing table is one, a trigger's refusal another) is
 // systemic: the same statement works with other databases.
 func faultOf(err error) fault {
@@ -60,7 +61,12 @@ func faultOf(err error) fault {
 	if _, ok := errors.AsType[*posthaste.Error](err); ok || errors.Is(err, errReadOnly) || errors.Is(err, errHeaders) {
 		return faultOfCall
 	}
-	switch zs.ErrCode(err).ToPrimary() {
+	code := zs.ErrCode(err)
+	switch code {
+	case zs.ResultConstraintUnique, zs.ResultConstraintPrimaryKey, zs.ResultConstraintRowID, zs.ResultConstraintForeignKey:
+		return faultSystemic
+	}
+	switch code.ToPrimary() {
 	case zs.ResultBusy, zs.ResultLocked, zs.ResultInterrupt, zs.ResultProtocol, zs.ResultAbort, zs.ResultNoMem:
 		return faultPassing
 	case zs.ResultConstraint, zs.ResultTooBig, zs.ResultMismatch, zs.ResultRange:

@@ -34,6 +34,12 @@ type Database struct {
 	// "replicas" or "gates".
 	Wipe func(t *testing.T, table string)
 
+	// Exec runs a statement that both databases understand.
+	Exec func(t *testing.T, sql string)
+
+	// Refuse makes the database refuse events of a type, with a trigger.
+	Refuse func(t *testing.T, eventType string)
+
 	// AgeBeat sets beat_at of an epoch's row back.
 	AgeBeat func(t *testing.T, epoch store.Epoch, by time.Duration)
 
@@ -83,6 +89,7 @@ func Run(t *testing.T, open func(t *testing.T) Database) {
 		{"AcceptRace", acceptRaceCases},
 		{"Claim", claimCases},
 		{"Settle", settleCases},
+		{"Systemic", systemicCases},
 		{"Gate", gateCases},
 		{"Through", throughCases},
 		{"Order", orderCases},
