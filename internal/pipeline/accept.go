@@ -137,17 +137,17 @@ func (c *committer) commit(ctx context.Context, batch []*submission, fate fate) 
 		if batch = p.leaveUnloaded(batch, fate); len(batch) == 0 {
 			return
 		}
-		batch = p.prepare(batch, fate)
-		if len(batch) == 0 {
+		for _, s := range batch { // their lanes' room is for others meanwhile
+			p.unreserve(s)
+		}
+		first, rest := cut(batch, p.acceptSize.limit(), func(s *submission) { p.matchAgain(s, fate) })
+		if len(rest) > 0 {
+			c.pieces = append(c.pieces, piece{rest, fate})
+		}
+		if batch = p.prepare(first); len(batch) == 0 {
 			return
 		}
-		first, rest, rows := cut(batch, p.acceptSize.limit())
-		if len(rest) > 0 {
-			for _, s := range rest { // their lanes' room is for others meanwhile
-				p.unreserve(s)
-			}
-			batch, c.pieces = first, append(c.pieces, piece{rest, fate})
-		}
+		rows := rowsOf(batch)
 		began := time.Now()
 		params := p.acceptParams(batch)
 		call, cancel := context.WithTimeout(ctx, timeoutOf(batch, rows))
@@ -158,7 +158,7 @@ func (c *committer) commit(ctx context.Context, batch []*submission, fate fate) 
 		switch {
 		case err == nil && len(got.Stale) == 0:
 			p.acceptSize.succeeded(uptime())
-			p.load.stored()
+			p.taken(ctx, workAccept)
 			p.metrics.AcceptBatch.Observe(float64(len(batch)))
 			p.metrics.AcceptSeconds.Observe(time.Since(began).Seconds())
 			p.accepted(batch, params, got)
@@ -176,10 +176,7 @@ func (c *committer) commit(ctx context.Context, batch []*submission, fate fate) 
 					return
 				}
 			}
-			if errors.Is(err, store.ErrSystemic) {
-				p.metrics.StoreRefused.WithLabelValues("accept").Inc()
-				p.load.refused(err)
-			}
+			p.refused(ctx, workAccept, err, false)
 		case fate == unstored, errors.Is(err, store.ErrParentKept):
 			if first, rest := halve(batch); len(first) > 0 {
 				c.commit(ctx, first, fate)
@@ -195,12 +192,20 @@ func (c *committer) commit(ctx context.Context, batch []*submission, fate fate) 
 		if err != nil {
 			p.log.WarnContext(ctx, "accept: the batch was not stored", "events", len(batch), "err", err)
 			if !errors.Is(err, store.ErrUnavailable) && !errors.Is(err, store.ErrFenced) {
-				p.giveUp(batch, fate, &posthaste.Error{Code: posthaste.CodeInternal, Message: "the event could not be stored", Err: err})
+				p.giveUp(batch, fate, p.refusal(ctx, err))
 				return
 			}
 			p.pause(ctx, 100*time.Millisecond)
 		}
 	}
+}
+
+// refusal is the answer to what the database refused alone, twice.
+func (p *Pipeline) refusal(ctx context.Context, err error) error {
+	if !errors.Is(err, store.ErrParentKept) && p.refused(ctx, workAccept, err, true) {
+		return unavailable(err)
+	}
+	return &posthaste.Error{Code: posthaste.CodeInternal, Message: "the event could not be stored", Err: err}
 }
 
 // timeoutOf returns how long a statement for the batch may take: no sender in it
@@ -247,26 +252,27 @@ func (p *Pipeline) giveUp(batch []*submission, f fate, err error) {
 	}
 }
 
-// prepare matches each submission against the routing in memory, reserves room,
-// mints ids on the first run, and sorts the batch by key. A submission that names
-// unknown endpoints, or whose tenant is deleted, is answered and left out, unless
-// an earlier run may have stored it: then that run's answer is what counts.
-func (p *Pipeline) prepare(batch []*submission, f fate) []*submission {
+// matchAgain finds the endpoints of a submission. Where it names unknown ones, or its tenant
+// is deleted, it is refused, unless an earlier run may have stored it.
+func (p *Pipeline) matchAgain(s *submission, f fate) {
+	p.unreserve(s)
+	targets, err := p.targetsOf(s)
+	if s.invalid != nil {
+		err = s.invalid
+	}
+	switch {
+	case err == nil:
+		s.targets = targets
+	case f == unstored:
+		s.refuse(err)
+	}
+}
+
+// prepare reserves room for submissions that are matched, mints ids on the first run, and
+// sorts the batch by key. A submission that is refused is answered and left out.
+func (p *Pipeline) prepare(batch []*submission) []*submission {
 	now := p.clock.Now()
 	keep := batch[:0]
-	for _, s := range batch {
-		p.unreserve(s)
-		targets, err := p.targetsOf(s)
-		if s.invalid != nil {
-			err = s.invalid
-		}
-		switch {
-		case err == nil:
-			s.targets = targets
-		case f == unstored:
-			s.refuse(err)
-		}
-	}
 	for _, s := range batch {
 		if err := s.refused(); err != nil {
 			p.ledger.release(s.entry)

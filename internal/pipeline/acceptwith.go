@@ -43,7 +43,7 @@ func (p *Pipeline) AcceptWith(ctx context.Context, in []Submission, commit Commi
 	}
 	if err := p.running(); err != nil {
 		p.refuse(group, "unavailable", err)
-	} else if size := int64(payloadBytes(group)); !p.load.admit(len(group), size) {
+	} else if size := weightOf(group); !p.load.admit(len(group), size) {
 		p.refuse(group, "overloaded", errOverloaded)
 	} else {
 		p.commitWith(ctx, group, commit)
@@ -70,7 +70,10 @@ func (p *Pipeline) commitWith(ctx context.Context, group []*submission, commit C
 	}
 	batch := slices.Clone(group)
 	for round := 0; len(batch) > 0; round++ {
-		batch = p.fitTogether(p.prepare(batch, unstored), places)
+		for _, s := range batch {
+			p.matchAgain(s, unstored)
+		}
+		batch = p.fitTogether(p.prepare(batch), places)
 		if len(batch) == 0 {
 			break
 		}
@@ -114,6 +117,7 @@ func (p *Pipeline) tryCommit(
 	switch {
 	case err == nil && len(got.Stale) == 0:
 		p.acceptSize.succeeded(uptime())
+		p.taken(ctx, workAccept)
 		p.metrics.AcceptBatch.Observe(float64(len(batch)))
 		p.metrics.AcceptSeconds.Observe(time.Since(began).Seconds())
 		p.accepted(batch, params, got)
@@ -125,6 +129,7 @@ func (p *Pipeline) tryCommit(
 	case errors.Is(err, store.ErrFenced):
 		err = p.renew(ctx)
 	case errors.Is(err, store.ErrUnavailable):
+		p.refused(ctx, workAccept, err, false)
 		p.giveUp(batch, unknown, unavailable(err))
 		return true, nil
 	default:

@@ -82,7 +82,8 @@ func TestCut(t *testing.T) {
 		"and is not added to what comes": {[]*submission{with(0, nil), with(5000, nil), with(0, nil)}, 1, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			first, rest, rows := cut(c.batch, 900)
+			first, rest := cut(c.batch, 900, func(*submission) {})
+			rows := rowsOf(first)
 			if len(first) != c.first || len(first)+len(rest) != len(c.batch) || rows != c.rows {
 				t.Errorf("%d and %d submissions, %d rows; want %d first with %d rows", len(first), len(rest), rows, c.first, c.rows)
 			}
@@ -266,7 +267,7 @@ func TestAnOutcomeThatIsRefusedInEveryFormIsKept(t *testing.T) {
 		t.Errorf("the refused one: %+v", d)
 	}
 	refused.Clear()
-	if d, attempts := e.ended(bad.ID, 1); d.State != posthaste.StateDelivered || len(attempts) != 1 {
+	if d, attempts := e.ended(bad.ID, 1); d.State != posthaste.StateDelivered || len(attempts) != 1 || attempts[0].Error != "" {
 		t.Errorf("after the repair: %+v, %+v", d, attempts)
 	}
 	e.verified()

@@ -1,10 +1,6 @@
 package pipeline
 
-import (
-	"sync/atomic"
-
-	"github.com/posthaste-dev/posthaste"
-)
+import "sync/atomic"
 
 const (
 	// maxUncommitted and maxUncommittedBytes bound what is admitted and not yet on
@@ -12,18 +8,22 @@ const (
 	// largest batch requests.
 	maxUncommitted      = 16384
 	maxUncommittedBytes = 64 << 20
+	// submissionBytes is what an event takes beside its payload and headers.
+	submissionBytes = 1 << 10
 	// MaxUnrecorded and maxUnrecordedBytes bound the outcomes that wait for their
 	// commit, and what receivers have answered. Beyond them lanes take no work and
 	// nothing starts. With the attempts under way it is the most that a crash can repeat.
 	MaxUnrecorded      = 2048
 	maxUnrecordedBytes = 32 << 20
+	// answerLeft is what is kept of an answer that comes when so many bytes wait already,
+	// from one of the attempts that were under way.
+	answerLeft = 1 << 10
 )
 
 // load counts what waits for the database.
 type load struct {
 	uncommitted, uncommittedBytes atomic.Int64 // events that are admitted
 	unrecorded, unrecordedBytes   atomic.Int64 // outcomes of attempts
-	refusal                       atomic.Pointer[error]
 }
 
 // admit takes in n events of the given size together, unless that would be too much.
@@ -44,25 +44,4 @@ func (l *load) committed(n int, bytes int64) {
 // overburdened reports whether outcomes pile up, so that no more work should be leased.
 func (l *load) overburdened() bool {
 	return l.unrecorded.Load() >= MaxUnrecorded || l.unrecordedBytes.Load() >= maxUnrecordedBytes
-}
-
-// refused notes that the database refuses to store, whatever it is given. stored ends that.
-func (l *load) refused(err error) { l.refusal.Store(&err) }
-
-func (l *load) stored() {
-	if l.refusal.Load() != nil {
-		l.refusal.Store(nil)
-	}
-}
-
-// refusing returns why the engine is not ready while the database refuses to store, or nil.
-func (l *load) refusing() error {
-	err := l.refusal.Load()
-	if err == nil {
-		return nil
-	}
-	return &posthaste.Error{
-		Code: posthaste.CodeUnavailable, Message: "the database answers and refuses to store events or outcomes",
-		Hint: "see the log for its error; a missing right, a full disk or a damaged index are typical causes", Err: *err,
-	}
 }

@@ -145,6 +145,7 @@ type Pipeline struct {
 	recent   *recent
 	waker    *waker
 	basket   *outbasket
+	refusals refusals
 	life     *life
 	rest     *rest
 	beating  sync.Mutex
@@ -227,7 +228,7 @@ func (p *Pipeline) Ready() error {
 	if err := p.running(); err != nil {
 		return err
 	}
-	return p.load.refusing()
+	return p.refuses()
 }
 
 // TakesFromSources returns nil when what providers send to sources can be taken

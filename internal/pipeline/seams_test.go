@@ -145,7 +145,8 @@ func TestAnAcceptSaysWhichRoutingItWasMatchedBy(t *testing.T) {
 		t.Fatal(err)
 	}
 	matchedBy := e.routing.of(e.tenant.No).version()
-	batch := e.prepare([]*submission{s}, unstored)
+	e.matchAgain(s, unstored)
+	batch := e.prepare([]*submission{s})
 	e.endpoint(r.URL, nil)
 	for _, v := range e.acceptParams(batch).Routing {
 		if v.Tenant == e.tenant.No && v.Version != matchedBy {

@@ -1,9 +1,11 @@
 package pipeline
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -46,7 +48,11 @@ func newOutbasket() *outbasket {
 // bounded, since nothing starts beyond MaxUnrecorded.
 func (p *Pipeline) settle(o outcome) {
 	p.load.unrecorded.Add(1)
-	p.load.unrecordedBytes.Add(int64(answerBytes(o)))
+	size := answerBytes(o)
+	if p.load.unrecordedBytes.Add(int64(size)) > maxUnrecordedBytes && size > answerLeft {
+		o = withLittleOfTheAnswer(o)
+		p.load.unrecordedBytes.Add(int64(answerBytes(o) - size))
+	}
 	p.basket.put(o)
 }
 
@@ -185,16 +191,13 @@ func (p *Pipeline) recordOnce(ctx context.Context, batch []outcome, size int) (r
 	p.metrics.Late.Add(float64(got.Late))
 	if err == nil {
 		p.basket.size.succeeded(uptime())
-		p.load.stored()
+		p.taken(ctx, workSettle)
 		p.metrics.SettleBatch.Observe(float64(len(batch)))
 		p.metrics.SettleSeconds.Observe(time.Since(began).Seconds())
 		p.recorded(ctx, batch, got)
 		return nil, nil
 	}
-	if errors.Is(err, store.ErrSystemic) {
-		p.metrics.StoreRefused.WithLabelValues("settle").Inc()
-		p.load.refused(err)
-	}
+	p.refused(ctx, workSettle, err, false)
 	if rest = p.recordMoved(ctx, batch, got); timedOut {
 		p.basket.size.timedOut(size, uptime())
 		if len(rest) == 1 && p.life.beatSince(beganSinceBoot) {
@@ -202,6 +205,25 @@ func (p *Pipeline) recordOnce(ctx context.Context, batch []outcome, size int) (r
 		}
 	}
 	return rest, err
+}
+
+// withLittleOfTheAnswer returns an outcome that records the beginning of the receiver's answer.
+func withLittleOfTheAnswer(o outcome) outcome {
+	a, left := *o.settlement.Attempt, answerLeft
+	a.Error = strings.Clone(a.Error[:min(len(a.Error), left/2)])
+	left -= len(a.Error)
+	a.ResponseBody = bytes.Clone(a.ResponseBody[:min(len(a.ResponseBody), left/2)])
+	left -= len(a.ResponseBody)
+	headers := a.ResponseHeaders
+	a.ResponseHeaders = nil
+	for _, h := range headers {
+		if left -= len(h.Name) + len(h.Value); left < 0 {
+			break
+		}
+		a.ResponseHeaders = append(a.ResponseHeaders, h)
+	}
+	o.settlement.Attempt = &a
+	return o
 }
 
 // withHalfTheAnswer returns an outcome that records half as much of the receiver's answer.
@@ -241,7 +263,7 @@ func (p *Pipeline) recordMoved(ctx context.Context, batch []outcome, got store.S
 // anything that the receiver could choose. What is refused even so is set aside, so
 // that it holds up no other outcome, and tried again for as long as the process lives.
 func (p *Pipeline) recordAlone(ctx context.Context, o outcome, cause error) {
-	result := "stored"
+	result, whole := "stored", o
 	for _, form := range []string{"stored", "stripped"} {
 		if form == "stripped" {
 			o = p.strip(o, cause)
@@ -261,7 +283,9 @@ func (p *Pipeline) recordAlone(ctx context.Context, o outcome, cause error) {
 	p.log.ErrorContext(ctx, "settle: unrecordable outcome", "result", result,
 		"delivery_id", o.settlement.Lease.Delivery.Print(posthaste.KindDelivery), "attempt", o.settlement.Lease.Number, "err", cause)
 	if result == "set_aside" {
-		time.AfterFunc(p.basket.setAside, func() { p.basket.put(o) })
+		p.refused(ctx, workSettle, cause, true)
+		p.load.unrecordedBytes.Add(int64(answerBytes(whole) - answerBytes(o)))
+		time.AfterFunc(p.basket.setAside, func() { p.basket.put(whole) })
 	}
 }
 

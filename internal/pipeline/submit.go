@@ -142,7 +142,7 @@ func (p *Pipeline) submit(ctx context.Context, group []*submission) {
 // submitAnyway is submit for events of the engine's own, which a replica without the
 // role accept may have too.
 func (p *Pipeline) submitAnyway(ctx context.Context, group []*submission) {
-	size := int64(payloadBytes(group))
+	size := weightOf(group)
 	if !p.load.admit(len(group), size) {
 		p.refuse(group, "overloaded", errOverloaded)
 		return
@@ -168,6 +168,19 @@ func (p *Pipeline) submitAnyway(ctx context.Context, group []*submission) {
 			p.logAccept(ctx, s, s.result.Receipt)
 		}
 	}
+}
+
+// weightOf returns about how much memory a group takes, in bytes.
+func weightOf(group []*submission) (n int64) {
+	for _, s := range group {
+		n += int64(len(s.Event.Payload)) + submissionBytes
+		for _, headers := range [][]posthaste.Header{s.Event.Headers, s.Event.SourceHeaders} {
+			for _, h := range headers {
+				n += int64(len(h.Name) + len(h.Value))
+			}
+		}
+	}
+	return n
 }
 
 // refuse answers a group that never came to the committer.

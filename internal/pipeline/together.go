@@ -52,6 +52,9 @@ func (p *Pipeline) acceptTogether(ctx context.Context, parent Submission, childr
 	if err != nil {
 		return nil, err
 	}
+	if err := p.ensureRouting(ctx, []*submission{first}); err != nil { // to know how many fit together
+		return nil, unavailable(err)
+	}
 	var receipts []Receipt
 	if kept != nil {
 		receipts = append(receipts, p.keptReceipt(ctx, first, *kept))
@@ -167,28 +170,29 @@ func (s *submission) refused() error {
 	return s.refusal
 }
 
-// cut takes from a batch what goes into one statement of at most limit rows, events
-// and deliveries together, without parting what is stored together. An event with a
-// very large fan-out stands alone, or with those that it is stored with. At least one
-// unit is taken. rows are those of first.
-func cut(batch []*submission, limit int) (first, rest []*submission, rows int) {
-	isBig := func(s *submission) bool { return len(s.targets) > bigFanOut }
-	if rows = rowsOf(batch); rows <= limit && !slices.ContainsFunc(batch, isBig) {
-		return batch, nil, rows
-	}
-	rows = 0
-	for _, unit := range unitsOf(batch) {
-		n, isBig := rowsOf(unit), slices.ContainsFunc(unit, isBig)
-		if len(rest) > 0 || len(first) > 0 && (isBig || rows+n > limit) {
-			rest = append(rest, unit...)
-			continue
+// cut takes from a batch what goes into one statement: at most limit rows, events and
+// deliveries together, and acceptBatchBytes of payloads, without parting what is stored
+// together. It has the submissions matched until that is known. An event with a very
+// large fan-out stands alone, or with those that it is stored with. At least one unit
+// is taken. rest is in memory of its own.
+func cut(batch []*submission, limit int, match func(*submission)) (first, rest []*submission) {
+	rows, size := 0, 0
+	units := unitsOf(batch)
+	for i, unit := range units {
+		isBig, n := false, payloadBytes(unit)
+		for _, s := range unit {
+			match(s)
+			isBig = isBig || len(s.targets) > bigFanOut
 		}
-		first, rows = append(first, unit...), rows+n
+		if i > 0 && (isBig || rows+rowsOf(unit) > limit || size+n > acceptBatchBytes) {
+			return first, slices.Concat(units[i:]...)
+		}
+		first, rows, size = append(first, unit...), rows+rowsOf(unit), size+n
 		if isBig {
-			limit = 0 // nothing else
+			return first, slices.Concat(units[i+1:]...)
 		}
 	}
-	return first, rest, rows
+	return first, nil
 }
 
 // rowsOf returns how many events and deliveries a batch makes.
@@ -209,6 +213,9 @@ func halve(batch []*submission) (first, rest []*submission) {
 
 // unitsOf returns the submissions of a batch, those that are stored together in one unit.
 func unitsOf(batch []*submission) (units [][]*submission) {
+	if !slices.ContainsFunc(batch, func(s *submission) bool { return s.together != nil }) {
+		return slices.Collect(slices.Chunk(batch, 1))
+	}
 	places := map[*together]int{}
 	for _, s := range batch {
 		at, known := places[s.together]
