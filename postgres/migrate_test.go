@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -8,7 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/posthaste-dev/posthaste"
+	"github.com/posthaste-dev/posthaste/internal/migration"
 	"github.com/posthaste-dev/posthaste/internal/store"
 	"github.com/posthaste-dev/posthaste/internal/testdb"
 )
@@ -129,5 +133,31 @@ func TestPartitionBounds(t *testing.T) {
 	}
 	if time.Time(d.next()).Sub(time.Time(d)) != 24*time.Hour || d.floor().Time() != time.Time(d) {
 		t.Errorf("day %v does not begin at UTC midnight", d)
+	}
+}
+
+// An exclusive migration is refused while a replica is alive, which holds the lock on
+// its name, and runs once it is gone.
+func TestAnExclusiveMigrationIsRefusedWhileReplicasLive(t *testing.T) {
+	db, url := open(t)
+	old := connect(t, url)
+	if _, err := old.Register(t.Context(), store.RegisterParams{Name: "old", LowWater: posthaste.FloorID(time.Now())}); err != nil {
+		t.Fatal(err)
+	}
+	try := func() error {
+		return db.onOwnConnection(t.Context(), "try", func(ctx context.Context, conn *pgx.Conn) error {
+			return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+				return refuseWhileAlive(ctx, tx, migration.Migration{Name: "0099_exclusive"})
+			})
+		})
+	}
+	if err := try(); !errors.Is(err, store.ErrForeignSchema) || !strings.Contains(err.Error(), "old") {
+		t.Errorf("while a replica lives: %v, want ErrForeignSchema that names it", err)
+	}
+	if err := old.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := try(); err != nil {
+		t.Errorf("when it is gone: %v", err)
 	}
 }

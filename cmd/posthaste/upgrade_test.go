@@ -146,7 +146,7 @@ func TestUpgradeFromTheFirstSchema(t *testing.T) {
 }
 
 // The server and migrate refuse a database that a newer program has migrated, and
-// say so.
+// say so. A server with --migrate=check, and verify, refuse one that lacks a migration.
 func TestSchemaIsRefused(t *testing.T) {
 	newer := map[string]func(t *testing.T, db string){
 		"sqlite": func(t *testing.T, db string) {
@@ -183,6 +183,8 @@ func TestSchemaIsRefused(t *testing.T) {
 					t.Errorf("posthaste %s: %v, %s; want a failure with %q and a hint", strings.Join(arguments, " "), err, out, want)
 				}
 			}
+			mustSay("lacks", "serve", "--migrate=check", "--replica=early")
+			mustSay("lacks", "verify")
 			r := newReplica(t, db, map[string]string{"POSTHASTE_MASTER_KEY": upgradeMasterKey})
 			r.start()
 			r.terminate(15 * time.Second)
