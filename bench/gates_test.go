@@ -81,7 +81,7 @@ func TestGateStepsTakeTurns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(plan) != 2*(9*2+4) {
+	if len(plan) != 2*(10*2+4) {
 		t.Errorf("%d runs", len(plan))
 	}
 	for i, s := range plan {

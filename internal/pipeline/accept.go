@@ -158,7 +158,7 @@ func (c *committer) commit(ctx context.Context, batch []*submission, fate fate) 
 		switch {
 		case err == nil && len(got.Stale) == 0:
 			p.acceptSize.succeeded(uptime())
-			p.taken(ctx, workAccept)
+			p.taken(ctx, "accept")
 			p.metrics.AcceptBatch.Observe(float64(len(batch)))
 			p.metrics.AcceptSeconds.Observe(time.Since(began).Seconds())
 			p.accepted(batch, params, got)
@@ -176,7 +176,7 @@ func (c *committer) commit(ctx context.Context, batch []*submission, fate fate) 
 					return
 				}
 			}
-			p.refused(ctx, workAccept, err, false)
+			p.refused(ctx, "accept", err, false)
 		case fate == unstored, errors.Is(err, store.ErrParentKept):
 			if first, rest := halve(batch); len(first) > 0 {
 				c.commit(ctx, first, fate)
@@ -202,7 +202,7 @@ func (c *committer) commit(ctx context.Context, batch []*submission, fate fate) 
 
 // refusal is the answer to what the database refused alone, twice.
 func (p *Pipeline) refusal(ctx context.Context, err error) error {
-	if !errors.Is(err, store.ErrParentKept) && p.refused(ctx, workAccept, err, true) {
+	if !errors.Is(err, store.ErrParentKept) && p.refused(ctx, "accept", err, true) {
 		return unavailable(err)
 	}
 	return &posthaste.Error{Code: posthaste.CodeInternal, Message: "the event could not be stored", Err: err}

@@ -168,15 +168,15 @@ func TestFullBatchesOfSeveralSendersAreTaken(t *testing.T) {
 // A refusal is forgotten that nothing repeats: without traffic nobody finds out that it has passed.
 func TestARefusalIsForgotten(t *testing.T) {
 	e := startEngine(t, nil)
-	e.refused(t.Context(), workAccept, fmt.Errorf("accept: %w: %w", store.ErrUnavailable, store.ErrSystemic), false)
-	e.taken(t.Context(), workSettle) // which says nothing about events
+	e.refused(t.Context(), "accept", fmt.Errorf("accept: %w: %w", store.ErrUnavailable, store.ErrSystemic), false)
+	e.taken(t.Context(), "settle") // which says nothing about events
 	if e.Ready() == nil {
 		t.Fatal("it is ready")
 	}
 	e.refusals.mu.Lock()
-	r := e.refusals.of[workAccept]
+	r := e.refusals.of["accept"]
 	r.last -= refusalMemory
-	e.refusals.of[workAccept] = r
+	e.refusals.of["accept"] = r
 	e.refusals.mu.Unlock()
 	if err := e.Ready(); err != nil {
 		t.Errorf("a long time after the refusal: %v", err)

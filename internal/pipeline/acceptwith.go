@@ -117,7 +117,7 @@ func (p *Pipeline) tryCommit(
 	switch {
 	case err == nil && len(got.Stale) == 0:
 		p.acceptSize.succeeded(uptime())
-		p.taken(ctx, workAccept)
+		p.taken(ctx, "accept")
 		p.metrics.AcceptBatch.Observe(float64(len(batch)))
 		p.metrics.AcceptSeconds.Observe(time.Since(began).Seconds())
 		p.accepted(batch, params, got)
@@ -129,7 +129,7 @@ func (p *Pipeline) tryCommit(
 	case errors.Is(err, store.ErrFenced):
 		err = p.renew(ctx)
 	case errors.Is(err, store.ErrUnavailable):
-		p.refused(ctx, workAccept, err, false)
+		p.refused(ctx, "accept", err, false)
 		p.giveUp(batch, unknown, unavailable(err))
 		return true, nil
 	default:

@@ -11,17 +11,12 @@ import (
 )
 
 // refusals knows which work the database refuses whatever the data, such as on a full
-// disk. That work waits, senders are answered 503, and readiness and a metric tell.
+// disk. That work waits, senders are answered 503, and readiness and a metric tell. The
+// kinds of work are "accept" and "settle".
 type refusals struct {
 	mu sync.Mutex
 	of map[string]refusalOf
 }
-
-// The kinds of work.
-const (
-	workAccept = "accept"
-	workSettle = "settle"
-)
 
 // refusalOf is why one kind of work is refused.
 type refusalOf struct {
@@ -89,10 +84,10 @@ func (p *Pipeline) refuses() error {
 	r := &p.refusals
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, work := range []string{workAccept, workSettle} {
+	for _, work := range []string{"accept", "settle"} {
 		if of := r.of[work]; of.err != nil && uptime()-of.last < refusalMemory {
 			return &posthaste.Error{
-				Code: posthaste.CodeUnavailable, Message: "the database refuses to store " + map[string]string{workAccept: "events", workSettle: "outcomes of attempts"}[work],
+				Code: posthaste.CodeUnavailable, Message: "the database refuses to store " + map[string]string{"accept": "events", "settle": "outcomes of attempts"}[work],
 				Hint: "see the log for the reason: a right, a full disk, an index, a constraint or trigger that is not Posthaste's", Err: of.err,
 			}
 		}

@@ -191,13 +191,13 @@ func (p *Pipeline) recordOnce(ctx context.Context, batch []outcome, size int) (r
 	p.metrics.Late.Add(float64(got.Late))
 	if err == nil {
 		p.basket.size.succeeded(uptime())
-		p.taken(ctx, workSettle)
+		p.taken(ctx, "settle")
 		p.metrics.SettleBatch.Observe(float64(len(batch)))
 		p.metrics.SettleSeconds.Observe(time.Since(began).Seconds())
 		p.recorded(ctx, batch, got)
 		return nil, nil
 	}
-	p.refused(ctx, workSettle, err, false)
+	p.refused(ctx, "settle", err, false)
 	if rest = p.recordMoved(ctx, batch, got); timedOut {
 		p.basket.size.timedOut(size, uptime())
 		if len(rest) == 1 && p.life.beatSince(beganSinceBoot) {
@@ -283,7 +283,7 @@ func (p *Pipeline) recordAlone(ctx context.Context, o outcome, cause error) {
 	p.log.ErrorContext(ctx, "settle: unrecordable outcome", "result", result,
 		"delivery_id", o.settlement.Lease.Delivery.Print(posthaste.KindDelivery), "attempt", o.settlement.Lease.Number, "err", cause)
 	if result == "set_aside" {
-		p.refused(ctx, workSettle, cause, true)
+		p.refused(ctx, "settle", cause, true)
 		p.load.unrecordedBytes.Add(int64(answerBytes(whole) - answerBytes(o)))
 		time.AfterFunc(p.basket.setAside, func() { p.basket.put(whole) })
 	}
