@@ -71,7 +71,7 @@ func TestStrangersLockOnAGate(t *testing.T) {
 			t.Errorf("%s took %v, want %v to %v", what, took, least, most)
 		}
 	}
-	const slack = 2 * time.Second // this machine is shared
+	const slack = 10 * time.Second // this machine is shared
 	within("change the gate", changeLockWait, changeLockWait+slack, func() error {
 		_, err := db.ChangeGate(t.Context(), w.endpoint.No, fail)
 		return err

@@ -243,7 +243,7 @@ func TestCallerEndsAttemptAtEachStep(t *testing.T) {
 			t.Parallel()
 			s, target, m := newSender(t, nil), newTarget(t, c.url, long, nil), newMessage(make([]byte, c.size))
 			ctx, cancel := context.WithCancel(t.Context())
-			time.AfterFunc(short, cancel)
+			time.AfterFunc(4*short, cancel) // what goes before must be over by then
 			r := s.Send(ctx, target, m)
 			if r.Cause != c.cause || r.Error != c.words || r.Timings.Total > long/2 {
 				t.Errorf("cause %q: %s after %s", r.Cause, r.Error, r.Timings.Total)

@@ -12,7 +12,7 @@ import (
 
 // What a gate holds back keeps nobody awake, and is not slept through.
 func TestWhatAGateHoldsIsSleptOver(t *testing.T) {
-	const far = 9 * time.Second
+	const far = 14 * time.Second
 	one := 1
 	for name, test := range map[string]struct {
 		edit    func(*posthaste.Definition)
@@ -23,7 +23,7 @@ func TestWhatAGateHoldsIsSleptOver(t *testing.T) {
 		"an open breaker": {
 			edit: func(d *posthaste.Definition) { shortBreaker(1, far)(d) }, answers: []int{500}, ends: posthaste.StateDelivered,
 		},
-		"Retry-After": {answers: []int{429}, asks: "9", ends: posthaste.StateDelivered},
+		"Retry-After": {answers: []int{429}, asks: "14", ends: posthaste.StateDelivered},
 		"a rate limit": {
 			edit: func(d *posthaste.Definition) { d.RateLimit = &posthaste.RateLimit{RPS: 1 / far.Seconds(), Burst: &one} }, ends: posthaste.StateDelivered,
 		},
@@ -60,7 +60,7 @@ func TestWhatAGateHoldsIsSleptOver(t *testing.T) {
 			}
 			first := e.send("a", "first")
 			second := e.send("a", "second")
-			e.eventually(8*time.Second, "it sleeps", func() bool { return e.rest.is(asleep) })
+			e.eventually(far-time.Second, "it sleeps", func() bool { return e.rest.is(asleep) })
 			waiting := 0
 			for _, got := range []Receipt{first, second} {
 				if e.delivery(got.ID, 1).State == posthaste.StatePending {
