@@ -109,7 +109,7 @@ func TestWhatAStrangerCosts(t *testing.T) {
 			}
 			c, _ := costOf(t, verifier, newRequest(body))
 			const extra = 256 << 10 // for what does not depend on the body
-			if c.allocated > 3*hostileBytes+extra {
+			if c.allocated > 4*hostileBytes+extra {
 				t.Errorf("%s, %s: %d MiB of memory", name, what, c.allocated>>20)
 			}
 			if c.hashed > 3*hostileBytes {

@@ -148,7 +148,7 @@ func TestDiagnosisIsBounded(t *testing.T) {
 		if outcome := receive(t, v, r); outcome.Rejection.Reason != inbound.ReasonWrongSecret {
 			t.Errorf("%+v", outcome)
 		}
-		if took := time.Since(began); took > 2*time.Second {
+		if took := time.Since(began); took > 20*time.Second { // without a bound it takes minutes
 			t.Errorf("%d bytes took %s", len(body), took)
 		}
 	}

@@ -46,7 +46,7 @@ func TestDecodeMerges(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := current
-	want.Headers, want.Description, want.MaxInFlight = map[string]string{"X-B": "2", "X-C": "3"}, "", 16
+	want.Headers, want.Description, want.MaxInFlight = map[string]string{"X-B": "2", "X-C": "3"}, "", 256
 	want.EventTypes = []string{"a"}
 	want.Signature.Headers = posthaste.SignatureHeaders{ID: "X-I", Timestamp: "X-T"}
 	if !reflect.DeepEqual(in, want) {

@@ -39,7 +39,7 @@ func TestPutEndpoint(t *testing.T) {
 	s.post(mine+"/pause", "").want(200)
 	replaced := s.put(mine, `{"url":"https://example.com/other"}`).want(200)
 	if replaced.text("id") != id || replaced.text("url") != "https://example.com/other" || replaced.text("event_types", 0) != "*" || replaced.at("metadata", "plan") != nil ||
-		replaced.at("max_in_flight") != 16.0 || replaced.text("uid") != "crm:42" || replaced.text("gate", "state") != "paused" || replaced.at("version") != 3.0 {
+		replaced.at("max_in_flight") != 256.0 || replaced.text("uid") != "crm:42" || replaced.text("gate", "state") != "paused" || replaced.at("version") != 3.0 {
 		t.Errorf("%s", replaced.body)
 	}
 	s.put("/v1/endpoints/"+id, `{"url":"`+anywhere+`","uid":"crm:42"}`).want(200)

@@ -21,13 +21,11 @@ import (
 	"github.com/posthaste-dev/posthaste/internal/gate"
 )
 
-// shortOfDescriptors returns a resolver that has no file descriptor for the first
-// lookups, and answers 127.0.0.1 for every name after that.
-func shortOfDescriptors(failures int64) *net.Resolver {
-	var left atomic.Int64
-	left.Store(failures)
+// shortOfDescriptors returns a resolver that has no file descriptor while short is set,
+// and otherwise answers 127.0.0.1 for every name.
+func shortOfDescriptors(short *atomic.Bool) *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
-		if left.Add(-1) >= 0 {
+		if short.Load() {
 			return nil, &net.OpError{Op: "dial", Net: "udp", Err: os.NewSyscallError("socket", syscall.EMFILE)}
 		}
 		ours, theirs := net.Pipe()
@@ -62,10 +60,12 @@ func answerDNS(c net.Conn) {
 // retry schedule has steps, and than the breaker lets pass, end in a delivery.
 func TestShortageCountsAgainstNoEndpoint(t *testing.T) {
 	r := newReceiver(t)
+	var short atomic.Bool
+	short.Store(true)
 	e := startEngine(t, func(c *Config) {
 		c.Sender = deliver.New(deliver.Config{
 			AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, AllowHTTP: deliver.HTTPNetworks,
-			Resolver: shortOfDescriptors(6), // two lookups an attempt: IPv4 and IPv6
+			Resolver: shortOfDescriptors(&short),
 		})
 	})
 	url := strings.Replace(r.URL, "127.0.0.1", "receiver.test", 1)
@@ -73,7 +73,10 @@ func TestShortageCountsAgainstNoEndpoint(t *testing.T) {
 		d.Retry.Schedule = d.Retry.Schedule[:1]
 		d.Breaker.Threshold = 2
 	})
-	d, attempts := e.ended(e.send("a", "{}").ID, 1)
+	event := e.send("a", "{}").ID
+	e.eventually(15*time.Second, "two attempts have failed", func() bool { return e.delivery(event, 1).Attempts >= 2 })
+	short.Store(false)
+	d, attempts := e.ended(event, 1)
 	if d.State != posthaste.StateDelivered || len(attempts) < 3 {
 		t.Fatalf("%s after %d attempts, want it delivered after more than the schedule has: %+v", d.State, len(attempts), attempts)
 	}
