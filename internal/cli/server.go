@@ -99,7 +99,7 @@ func serveHTTP(ctx context.Context, server *http.Server, listener net.Listener, 
 // twice the heap. The soft limit makes the collector work harder when the heap
 // grows past it all the same. GOGC and GOMEMLIMIT in the environment win.
 func tuneCollector() {
-	const softLimitBytes = 160 << 20 // with the program itself about 200 MB resident
+	const softLimitBytes = 180 << 20 // with the program itself about 200 MB resident
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(800)
 	}
