@@ -124,8 +124,7 @@ const (
 // batch again while the outcome is unknown, matches it again when routing has moved on,
 // and splits it when the database refuses it, until the event that it refuses stands
 // alone, or with those that it is stored together with. What met its time limit is
-// repeated in smaller pieces. fate says
-// what earlier runs left open.
+// repeated in smaller pieces. fate says what earlier runs left open.
 func (c *committer) commit(ctx context.Context, batch []*submission, fate fate) {
 	p := c.Pipeline
 	var err error

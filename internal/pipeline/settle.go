@@ -50,7 +50,7 @@ func (p *Pipeline) settle(o outcome) {
 	p.load.unrecorded.Add(1)
 	size := answerBytes(o)
 	if p.load.unrecordedBytes.Add(int64(size)) > maxUnrecordedBytes && size > answerLeft {
-		o = withLittleOfTheAnswer(o)
+		o = withAnswerOf(o, answerLeft)
 		p.load.unrecordedBytes.Add(int64(answerBytes(o) - size))
 	}
 	p.basket.put(o)
@@ -207,9 +207,10 @@ func (p *Pipeline) recordOnce(ctx context.Context, batch []outcome, size int) (r
 	return rest, err
 }
 
-// withLittleOfTheAnswer returns an outcome that records the beginning of the receiver's answer.
-func withLittleOfTheAnswer(o outcome) outcome {
-	a, left := *o.settlement.Attempt, answerLeft
+// withAnswerOf returns an outcome that records the beginning of the receiver's answer,
+// most bytes of it: half for the error, then half of the rest for the body.
+func withAnswerOf(o outcome, most int) outcome {
+	a, left := *o.settlement.Attempt, most
 	a.Error = strings.Clone(a.Error[:min(len(a.Error), left/2)])
 	left -= len(a.Error)
 	a.ResponseBody = bytes.Clone(a.ResponseBody[:min(len(a.ResponseBody), left/2)])
@@ -226,16 +227,13 @@ func withLittleOfTheAnswer(o outcome) outcome {
 	return o
 }
 
-// withHalfTheAnswer returns an outcome that records half as much of the receiver's answer.
+// withHalfTheAnswer returns an outcome that records at most half as much of the receiver's answer.
 func (p *Pipeline) withHalfTheAnswer(o outcome) outcome {
 	before := answerBytes(o)
 	if before == 0 {
 		return o
 	}
-	a := *o.settlement.Attempt
-	a.Error, a.ResponseBody = a.Error[:len(a.Error)/2], a.ResponseBody[:len(a.ResponseBody)/2]
-	a.ResponseHeaders = a.ResponseHeaders[:len(a.ResponseHeaders)/2]
-	o.settlement.Attempt = &a
+	o = withAnswerOf(o, before/2)
 	p.load.unrecordedBytes.Add(int64(answerBytes(o) - before))
 	return o
 }
